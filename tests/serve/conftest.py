@@ -19,7 +19,6 @@ def url(forked_python: str) -> Iterator[str]:
     with subprocess.Popen(
         [forked_python, CRIB, "http"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
-        assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.terminate()
 

@@ -106,7 +106,6 @@ def leave() -> None:
 @tool
 async def cancel_later() -> str:
     task = asyncio.current_task()
-    assert task is not None
 
     def cancel() -> None:
         task.cancel()
@@ -233,21 +232,8 @@ async def use(context: Context, value: Annotated[str, Depends(opened)]) -> str:
 def crib() -> Crib:
     tools = [add, point, points, prices, tree, greet, everything, nothing, missing, crash, leave, leave_inline]
     tools += [cancel_later, wait_for_that]
-    tools += [
-        tell_secret,
-        count_secret,
-        key_secret,
-        shout,
-        meet,
-        hang,
-        seen,
-        length,
-        hidden,
-        use,
-        half,
-        halves,
-        print_both,
-    ]
+    tools += [tell_secret, count_secret, key_secret, shout, meet, hang, seen, length, hidden, use]
+    tools += [half, halves, print_both]
     return Crib(tools, secrets=[SECRET])
 
 

@@ -2,15 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from inspect import isawaitable
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import uvicorn
 
-from toolcrib import Caller, Crib, tool
+from toolcrib import Caller, Context, Crib, tool
+from toolcrib.machinery import LedgerEntry
 from toolcrib.serve import serve_http
+from toolcrib.store import Store
 
 
 @tool
@@ -21,6 +26,56 @@ async def add(a: int, b: int) -> int:
 
 def by_user(headers: Mapping[str, str]) -> Caller:
     return Caller(headers["user"])
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    """Return the value of *condition*, which may be awaitable, as soon as it holds."""
+    async with asyncio.timeout(60):
+        while not (value := await value if isawaitable(value := condition()) else value):
+            await asyncio.sleep(0.01)
+    return value
+
+
+class Waits:
+    """A tool that runs until it is let go, and what became of its calls."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.ended: list[str] = []
+        self.count = 0
+
+        @tool
+        async def wait(context: Context, says: bool = False) -> str:
+            """Wait."""
+            try:
+                self.count += 1
+                if says:
+                    await context.emit("waiting")
+                self.began.set()
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                self.ended.append("cancelled")
+                raise
+            self.ended.append("done")
+            return "done"
+
+        self.tool = wait
+
+    async def until(self, *ended: str) -> None:
+        await until(lambda: self.ended == [*ended])
+
+
+async def leave_lost_task(path: Path, tool_name: str, principal: str) -> None:
+    """Leave the task `task_1` in the store at *path* as a process that died in its middle has left it."""
+    store, now = Store(path), datetime.now(UTC)
+    call = {"arguments": "{}", "profile": "default", "groups": [], "claims": [], "traceparent": None}
+    parts: Any = ("k", "d", tool_name, "default", False, now)
+    await store.ledger.submit(LedgerEntry("task_1", principal, *parts, state="queued", call=call, run_at=now))
+    (entry,) = await store.ledger.take([{tool_name: ""}], 1)
+    store.ledger.give_up(entry)
+    await until(store.ledger.lost)
+    store.close()
 
 
 @asynccontextmanager

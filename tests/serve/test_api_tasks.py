@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import httpx2
 import pytest
 
 from toolcrib import Context, Crib, tool
-from toolcrib.machinery import LedgerEntry
-from toolcrib.store import Store
 
-from .serving import by_user, served
+from .serving import by_user, leave_lost_task, served
 from .test_api import conforms
 
 WAIT_S = 60
@@ -189,21 +186,8 @@ async def test_a_server_that_stops_ends_what_follows_and_logs_no_fault(
 
 
 async def test_who_follows_a_lost_task_learns_that_a_person_settles_it(tmp_path: Path) -> None:
-    path, now = tmp_path / "store.db", datetime.now(UTC)
-    call = {"arguments": "{}", "profile": "default", "groups": [], "claims": [], "traceparent": None}
-    store = Store(path)
-    try:
-        await store.ledger.submit(
-            LedgerEntry("task_1", "ann", "k", "d", "pay", "default", False, now, state="queued", call=call, run_at=now)
-        )
-        (entry,) = await store.ledger.take([{"pay": ""}], 1)
-        store.ledger.give_up(entry)  # as of a process that died
-        async with asyncio.timeout(WAIT_S):
-            while not await store.ledger.lost():
-                await asyncio.sleep(0.01)
-    finally:
-        store.close()
-    async with client(Mine(), store=path) as api:
+    await leave_lost_task(tmp_path / "store.db", "pay", "ann")
+    async with client(Mine(), store=tmp_path / "store.db") as api:
         assert (await api.get("/api/tasks/task_1")).json()["state"] == "lost"
         text = (await api.get("/api/tasks/task_1/events")).text
     kind, data = text.strip().split("\n\n")[-1].split("\n")

@@ -17,42 +17,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
-from toolcrib import Context, Crib, Source, __version__, tool
+from toolcrib import Crib, Source, __version__
 from toolcrib.serve import asgi_app, serve_http
 
-from .serving import add, running
-
-
-class Waits:
-    """A tool that runs until it is let go, and what became of its calls."""
-
-    def __init__(self) -> None:
-        self.began = asyncio.Event()
-        self.go_on = asyncio.Event()
-        self.ended: list[str] = []
-        self.count = 0
-
-        @tool
-        async def wait(context: Context, says: bool = False) -> str:
-            """Wait."""
-            try:
-                self.count += 1
-                if says:
-                    await context.emit("waiting")
-                self.began.set()
-                await self.go_on.wait()
-            except asyncio.CancelledError:
-                self.ended.append("cancelled")
-                raise
-            self.ended.append("done")
-            return "done"
-
-        self.tool = wait
-
-    async def until(self, *ended: str) -> None:
-        async with asyncio.timeout(60):
-            while self.ended != [*ended]:
-                await asyncio.sleep(0.01)
+from .serving import Waits, add, running, until
 
 
 @asynccontextmanager
@@ -114,9 +82,8 @@ async def test_a_call_that_runs_when_serving_stops_may_end() -> None:
         running = wait_for(api)
         await waits.began.wait()
         serving.cancel()
-        async with asyncio.timeout(60):
-            while (await api.get("/readyz")).status_code == 200:
-                await asyncio.sleep(0.01)
+        while (await api.get("/readyz")).status_code == 200:
+            await asyncio.sleep(0.01)
         # Nothing new begins, and what looks after the server sees that it lives.
         late = await api.post("/api/tools/add/call", json={"a": 1, "b": 2})
         assert (late.status_code, late.json()["title"], late.headers["retry-after"]) == (503, "Not running", "1")
@@ -137,8 +104,7 @@ async def test_calls_that_do_not_end_are_cancelled_and_their_clients_get_an_answ
         async with asyncio.timeout(60), Client(f"{api.base_url}/mcp") as client:
             by_mcp = asyncio.create_task(client.call_tool("wait", {}))
             events = await send(api, "text/event-stream")
-            while waits.count < 7:
-                await asyncio.sleep(0.01)
+            await until(lambda: waits.count == 7)
             while len(waits.ended) < 7:
                 serving.cancel()  # more than once, as somebody impatient does
                 await asyncio.sleep(0.05)
@@ -166,15 +132,12 @@ async def test_health_names_the_sources_that_run_and_those_that_do_not() -> None
             return [add]
 
     async with served(Dead(), Lives()) as (api, _):
-        async with asyncio.timeout(60):
-            while len((state := (await api.get("/readyz")).json())["sources"]) < 2:
-                await asyncio.sleep(0.01)
+        while len((state := (await api.get("/readyz")).json())["sources"]) < 2:
+            await asyncio.sleep(0.01)
         assert (await api.get("/readyz")).status_code == 200
     sources = {each["name"]: each["state"] for each in state["sources"]}
-    assert {name.rpartition(".")[2]: found for name, found in sources.items()} == {
-        "Dead": "unavailable",
-        "Lives": "running",
-    }
+    states = {name.rpartition(".")[2]: found for name, found in sources.items()}
+    assert states == {"Dead": "unavailable", "Lives": "running"}
     assert "10.1.2.3" not in json.dumps(state)
 
 
@@ -226,15 +189,13 @@ async def test_a_failure_of_the_server_is_a_problem_without_its_text() -> None:
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
     async with app.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as api:
         answer = await api.get("/broken")
-    assert (answer.status_code, answer.json()) == (
-        500,
-        {
-            "type": "about:blank",
-            "title": "Internal Server Error",
-            "status": 500,
-            "detail": "The server failed. The detail is in its log.",
-        },
-    )
+    assert answer.status_code == 500
+    assert answer.json() == {
+        "type": "about:blank",
+        "title": "Internal Server Error",
+        "status": 500,
+        "detail": "The server failed. The detail is in its log.",
+    }
 
 
 async def test_it_is_called_toolcrib_unless_it_is_given_another_name() -> None:

@@ -1,11 +1,10 @@
 """Each request of a served crib runs for the caller that it was identified as."""
 
 import asyncio
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any
 
 import httpx2
 import pytest
@@ -21,7 +20,7 @@ from toolcrib.serve import server
 from toolcrib.serve.access.callers import Callers
 from toolcrib.store import Store
 
-from .serving import served
+from .serving import served, until
 
 
 def of(**headers: str) -> HTTPConnection:
@@ -78,10 +77,8 @@ async def test_a_request_that_cannot_be_identified_is_refused_and_logged(caplog:
     async with served(Crib([who]), identify) as url:
         async with httpx2.AsyncClient() as http:
             answer = await http.post(url, headers={"Authorization": "Bearer nobody"}, json={})
-        assert (answer.status_code, answer.json()["detail"]) == (
-            401,
-            "The caller of this request could not be identified.",
-        )
+        assert answer.status_code == 401
+        assert answer.json()["detail"] == "The caller of this request could not be identified."
     assert f"could not be identified (KeyError, at {__file__}:" in caplog.text
     assert "Bearer nobody" not in caplog.text  # it may be a key of another service
 
@@ -129,18 +126,9 @@ async def test_nothing_is_answered_for_a_client_that_cannot_be_identified(
     assert "A request could not be identified" in caplog.text
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def as_request(work: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Awaitable[R]]:
+def as_request(work: Callable[..., Any]) -> Callable[..., asyncio.Task[Any]]:
     """Return *work*, each time in a task of its own, as servers run requests."""
-
-    @functools.wraps(work)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.create_task(work(*args, **kwargs))
-
-    return run
+    return lambda *args: asyncio.create_task(work(*args))
 
 
 async def test_many_accounts_with_many_threads_take_nothing_from_who_has_less() -> None:
@@ -157,9 +145,7 @@ async def test_many_accounts_with_many_threads_take_nothing_from_who_has_less() 
                 await count(f"eve{account}", str(thread))
         assert len(list(callers)) == 100
         assert [await count("alice"), await count("alice", "other"), await count("bob")] == [2, 2, 1]
-        async with asyncio.timeout(60):
-            while callers._stopping:
-                await asyncio.sleep(0.01)
+        await until(lambda: not callers._stopping)
 
 
 @pytest.mark.parametrize("door", ["legacy", "2026-07-28", "http"])
@@ -204,8 +190,7 @@ async def test_what_a_running_call_uses_stays_open_whoever_comes_meanwhile(door:
         assert await call is True
         for name in ("b", "c", "d"):  # and when the call has ended, its workbench goes as any other
             await http.post(f"{url[: -len('/mcp')]}/api/tools/who/call", json={}, headers={"Authorization": name})
-        while closed != ["a"]:
-            await asyncio.sleep(0.01)
+        await until(lambda: closed == ["a"])
 
 
 async def test_many_threads_of_one_principal_take_nothing_from_others() -> None:

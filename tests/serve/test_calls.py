@@ -13,7 +13,7 @@ from mcp import Client
 from starlette.applications import Starlette
 
 from toolcrib import Caller, Context, Crib, SetupError, tool
-from toolcrib.record import CallLog, DatabaseCalls, Metrics
+from toolcrib.record import CallLog, Metrics
 from toolcrib.serve import call_routes, calls, metrics_route, server
 
 from .serving import add
@@ -45,10 +45,8 @@ async def test_a_principal_sees_their_own_calls_page_by_page(crib: Crib) -> None
         assert [one["code"] for one in page["calls"]] == ["invalid_arguments", None]
         rest = (await http.get("/api/calls", params={"limit": 2, "before": page["next"]})).json()
         assert ([one["principal"] for one in rest["calls"]], rest["next"]) == (["ann"], None)
-        assert [len((await http.get("/api/calls", params={"limit": most})).json()["calls"]) for most in (1, 500)] == [
-            1,
-            3,
-        ]
+        for most, count in ((1, 1), (500, 3)):
+            assert len((await http.get("/api/calls", params={"limit": most})).json()["calls"]) == count
         wrong = (await http.get("/api/calls", params={"status": "error", "tool": "add"})).json()["calls"]
         assert [one["id"] for one in wrong] == [page["calls"][0]["id"]]
         one = (await http.get(f"/api/calls/{wrong[0]['id']}")).json()
@@ -103,7 +101,6 @@ async def test_anothers_call_is_as_unknown_as_none_unless_the_host_allows_it(
     crib: Crib, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = crib.recorders[0]
-    assert isinstance(log, DatabaseCalls)
     (theirs,) = await log.newest(principal="bob")
     async with browser(crib) as http:
         for name in (theirs.id, "run_no", "%", "a'--"):

@@ -21,7 +21,7 @@ from toolcrib.serve.access.callers import Callers
 from toolcrib.serve.mcp.changes import following
 from toolcrib.serve.protocol.sessions import HttpSession
 
-from .serving import add, served
+from .serving import add, served, until
 
 CHANGING = str(Path(__file__).with_name("changing.py"))
 NEW = "2026-07-28"
@@ -160,7 +160,6 @@ async def client_of(file: Path, way: str, python: str) -> AsyncIterator[Notices]
             return
         with subprocess.Popen([python, *command], stdout=subprocess.PIPE, stderr=log, text=True) as process:
             try:
-                assert process.stdout is not None
                 assert process.stdout.readline() == "imported\n"
                 async with connected(process.stdout.readline().strip(), version) as made:
                     yield made
@@ -176,9 +175,7 @@ def save(file: Path, text: str) -> None:
 
 
 async def logged(file: Path, text: str) -> None:
-    async with asyncio.timeout(60):
-        while text not in file.with_name("log").read_text():
-            await asyncio.sleep(0.02)
+    await until(lambda: text in file.with_name("log").read_text())
 
 
 async def test_a_client_is_notified_of_what_is_saved_and_lists_and_calls_it(
@@ -221,8 +218,7 @@ async def test_a_call_ends_with_the_code_that_it_began_with(file: Path, way: str
             while await notices.names() != ["wait"]:
                 await asyncio.sleep(0.02)
             call = asyncio.create_task(notices.text("wait", {"folder": str(file.parent)}))
-            while not file.with_name("begun").exists():
-                await asyncio.sleep(0.01)
+            await until(file.with_name("begun").exists)
             save(file, WAITING.replace("as it began", "as it is now") + MORE)
             while await notices.names() != ["wait", "double"]:
                 await asyncio.sleep(0.02)

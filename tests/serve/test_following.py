@@ -18,7 +18,7 @@ from toolcrib.serve.access.callers import Callers
 from toolcrib.serve.mcp import changes as module
 from toolcrib.serve.mcp.changes import following
 
-from .serving import add, served
+from .serving import add, served, until
 
 MODERN = "2026-07-28"
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
@@ -55,9 +55,7 @@ class Far:
 
     async def until(self, *asked: str) -> None:
         """Until that, in whatever order, is all that it was asked."""
-        async with asyncio.timeout(60):
-            while sorted(self.asked) != sorted(asked):
-                await asyncio.sleep(0.01)
+        await until(lambda: sorted(self.asked) == sorted(asked))
         self.asked.clear()
 
 
@@ -178,8 +176,7 @@ async def test_a_client_that_takes_nothing_holds_up_neither_the_others_nor_the_e
                 crib.registry.add(tool(name=name)(lambda: 1))
                 await other.noticed.wait()
                 other.noticed.clear()
-        while asyncio.all_tasks() - before:
-            await asyncio.sleep(0)
+        await until(lambda: not asyncio.all_tasks() - before)
 
 
 # What changes in a source

@@ -13,6 +13,8 @@ from toolcrib import SetupError
 from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 
+from .serving import until
+
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
@@ -61,9 +63,7 @@ async def test_a_use_that_cannot_be_noted_is_logged_once_a_minute_and_keeps_nobo
     for seconds, count in ((0, 1), (59, 1), (60, 2)):
         keys.now = BEGIN + timedelta(seconds=seconds)
         assert await keys.find(text)
-        async with asyncio.timeout(60):
-            while keys._noting:
-                await asyncio.sleep(0.01)
+        await until(lambda: not keys._noting)
         assert caplog.text.count("The last use of a key could not be noted") == count
 
 

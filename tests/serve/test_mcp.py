@@ -94,10 +94,8 @@ async def test_calls_right_repaired_refused_and_failing(connect) -> None:
         }
         refused = await call(client, "greet", {"nmae": "Ada"})
         assert "Did you mean 'name'?" in texts(refused)[0]
-        assert (refused["isError"], refused["_meta"]) == (
-            True,
-            {"toolcrib/error": {"code": "invalid_arguments", "retry": "changed"}},
-        )
+        assert refused["isError"]
+        assert refused["_meta"] == {"toolcrib/error": {"code": "invalid_arguments", "retry": "changed"}}
         assert await call(client, "missing") == {
             "content": [{"type": "text", "text": "There is no such order."}],
             "isError": True,
@@ -167,10 +165,8 @@ async def test_a_secret_reaches_no_client_in_text_or_structured_content(connect_
     # A number that has it becomes a string, which the output schema does not take.
     assert texts(broken)[1:] == ['{"pin":"[secret]"}']
     assert "does not match its output schema" in texts(broken)[0]
-    assert (broken["isError"], broken["_meta"]) == (
-        True,
-        {"toolcrib/error": {"code": "invalid_result", "retry": "never"}},
-    )
+    assert broken["isError"]
+    assert broken["_meta"] == {"toolcrib/error": {"code": "invalid_result", "retry": "never"}}
     assert "structuredContent" not in broken
 
 
@@ -222,7 +218,6 @@ async def test_a_tool_that_cancels_the_task_it_runs_in_keeps_no_answer_back(how:
     @tool
     async def cancel_itself() -> str:
         task = asyncio.current_task()
-        assert task is not None
         if how == "at once":
             task.cancel()
         else:

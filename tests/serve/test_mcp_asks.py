@@ -73,10 +73,8 @@ async def test_whoever_must_not_approve_still_opens_the_page_of_their_own_author
     app = asgi_app(Crib([drop, fetch], policy=RULES, broker=Granting(), may_answer=lambda *_: False))
     async with app.lifespan():
         can = {"elicitation": {"form": {}, "url": {}}}
-        assert [(await call(app, name, can))["resultType"] for name in ("drop", "fetch")] == [
-            "complete",
-            "input_required",
-        ]
+        for name, kind in (("drop", "complete"), ("fetch", "input_required")):
+            assert (await call(app, name, can))["resultType"] == kind
 
 
 async def test_what_a_model_reads_of_a_call_that_waits_is_for_its_person() -> None:
@@ -217,10 +215,8 @@ def error(result: wire.CallToolResult) -> tuple[str, str]:
 async def test_a_form_that_no_client_has_is_the_mistake_of_the_tool(mode: str) -> None:
     person = Person()
     async with asking(lambda: ask_client(team=Form("Who?", Team)), mode, elicitation_callback=person) as client:
-        assert error(await client.call_tool("ask")) == (
-            "failed",
-            "A client's form has flat values only: text, numbers, choices.",
-        )
+        code, words = error(await client.call_tool("ask"))
+        assert (code, "flat values only" in words) == ("failed", True)
 
 
 @pytest.mark.parametrize("mode", ERAS)

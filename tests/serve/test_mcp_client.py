@@ -26,10 +26,8 @@ def test_a_value_is_asked_for_as_a_field_and_an_object_as_it_is(kind: str) -> No
 
 @pytest.mark.parametrize("items", CHOICES)
 def test_a_list_is_asked_for_where_it_is_of_choices(items: Mapping[str, Any]) -> None:
-    assert form_schema(of({"type": "array", "items": items})) == (
-        of({"type": "array", "items": items}, required=[]),
-        False,
-    )
+    choices = {"type": "array", "items": items}
+    assert form_schema(of(choices)) == (of(choices, required=[]), False)
 
 
 def test_a_field_that_may_be_null_is_one_that_may_be_left_out() -> None:

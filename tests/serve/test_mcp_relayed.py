@@ -48,20 +48,33 @@ QUESTIONS: Mapping[str, tuple[str, Any]] = {
 META = "io.modelcontextprotocol/clientCapabilities"
 
 
+class Replies:
+    """What a server of the older era has asked its client in the streams of calls, and the answers."""
+
+    def __init__(self) -> None:
+        self.awaited: dict[Any, asyncio.Future[Any]] = {}
+
+    async def ask(self, asked: Asked, number: str, method: str, params: Any) -> Any:
+        self.awaited[number] = asyncio.Future()
+        await asked.event({"id": number, "method": method} | ({} if params is None else {"params": params}))
+        reply = await self.awaited[number]
+        return reply.get("result", reply.get("error"))
+
+    async def take(self, asked: Asked) -> None:
+        if "method" not in asked.message and (waiting := self.awaited.get(asked.message.get("id"))) is not None:
+            waiting.set_result(asked.message)
+        await asked.head(202)
+
+
 def upstream_that_asks(era: Mapping[str, Answer], questions: Mapping[str, tuple[str, Any]] = QUESTIONS) -> Any:
     """A server with a tool for each of *questions*, which returns what it is answered."""
-    replies: dict[Any, asyncio.Future[Any]] = {}
+    replies = Replies()
 
     def asking(method: str, params: Any) -> Any:
         async def old(asked: Asked) -> None:
             await asked.head(content_type=EVENTS)
-            number = f"q{asked.message['id']}"
-            replies[number] = asyncio.get_running_loop().create_future()
-            question = {"id": number, "method": method} | ({} if params is None else {"params": params})
-            await asked.event(question)
-            reply = await replies[number]
-            said = reply.get("result", reply.get("error"))
-            await asked.event({"id": asked.message["id"], "result": text(json.dumps(said))})
+            answer = await replies.ask(asked, f"q{asked.message['id']}", method, params)
+            await asked.event({"id": asked.message["id"], "result": text(json.dumps(answer))})
 
         async def new(asked: Asked) -> None:
             sent = asked.message["params"]
@@ -73,37 +86,22 @@ def upstream_that_asks(era: Mapping[str, Answer], questions: Mapping[str, tuple[
 
         return new if "server/discover" in era else old
 
-    async def answered(asked: Asked) -> None:
-        if "method" not in asked.message and (waiting := replies.get(asked.message.get("id"))) is not None:
-            waiting.set_result(asked.message)
-        await asked.head(202)
-
     calls = {f"tools/call {name}": asking(*question) for name, question in questions.items()}
-    return {**era, **calls, "POST": answered, "tools/list": {"tools": [tool(name) for name in questions]}}
+    return {**era, **calls, "POST": replies.take, "tools/list": {"tools": [tool(name) for name in questions]}}
 
 
 def upstream_that_asks_in_runs(*runs: Sequence[str]) -> Any:
     """A server of the older era with a tool that asks so in each run, and returns what it is answered last."""
-    replies: dict[Any, asyncio.Future[Any]] = {}
-    ahead = iter(runs)
+    replies, ahead = Replies(), iter(runs)
 
     async def call(asked: Asked) -> None:
         await asked.head(content_type=EVENTS)
-        reply: Any = {}
+        answer: Any = None
         for name in next(ahead):
-            method, params = QUESTIONS[name]
-            number = f"q{asked.message['id']} {name}"
-            replies[number] = asyncio.Future()
-            await asked.event({"id": number, "method": method} | ({} if params is None else {"params": params}))
-            reply = await replies[number]
-        await asked.event({"id": asked.message["id"], "result": text(json.dumps(reply.get("result")))})
+            answer = await replies.ask(asked, f"q{asked.message['id']} {name}", *QUESTIONS[name])
+        await asked.event({"id": asked.message["id"], "result": text(json.dumps(answer))})
 
-    async def answered(asked: Asked) -> None:
-        if "method" not in asked.message and (waiting := replies.get(asked.message.get("id"))) is not None:
-            waiting.set_result(asked.message)
-        await asked.head(202)
-
-    return {**OLD, "tools/call ask": call, "POST": answered, "tools/list": {"tools": [tool("ask")]}}
+    return {**OLD, "tools/call ask": call, "POST": replies.take, "tools/list": {"tools": [tool("ask")]}}
 
 
 class Person:
@@ -155,7 +153,6 @@ async def client_of(crib: Crib, mode: str, person: Person | None) -> AsyncIterat
 
 
 def said(result: wire.CallToolResult) -> Any:
-    assert isinstance(result.content[0], wire.TextContent)
     return json.loads(result.content[0].text)
 
 

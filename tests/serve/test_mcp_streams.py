@@ -18,7 +18,7 @@ from toolcrib.serve.protocol.reply import Reply
 from toolcrib.serve.protocol.session import Session as State
 from toolcrib.serve.protocol.sessions import EventMemory, HttpSession, Sessions, Stream
 
-from .serving import served
+from .serving import Waits, served
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -240,34 +240,22 @@ def by_name(name: str) -> str:
 
 
 async def test_a_call_is_cancelled_by_its_client_and_not_by_a_lost_stream() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait."""
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return "done"
-
-    async with session_with(wait) as session, asyncio.timeout(60):
+    waits = Waits()
+    async with session_with(waits.tool) as session, asyncio.timeout(60):
         await session.open()
         last = await session.lose(name="wait", arguments={})
-        assert not ended.is_set()
+        assert waits.ended == []
         waiting = asyncio.create_task(session.resume(last))
         cancelled = request(None, "notifications/cancelled", requestId=1)
         assert (await session.http.post(session.url, json=cancelled, headers=session.headers)).status_code == 202
-        await ended.wait()
+        await waits.until("cancelled")
         [answer] = await waiting
         assert json.loads(answer["data"])["error"]["code"] == -32800
-        began.clear()
-        ended.clear()
+        waits.began.clear()
         posting = asyncio.create_task(session.lose(name="wait", arguments={}))
-        await began.wait()
+        await waits.began.wait()
         assert (await session.http.delete(session.url, headers=session.headers)).status_code == 200
-        await ended.wait()  # a session that ends takes its calls with it
+        await waits.until("cancelled", "cancelled")  # a session that ends takes its calls with it
         posting.cancel()
 
 

@@ -12,7 +12,7 @@ import pytest
 from toolcrib import Caller, Crib, tool
 from toolcrib.serve.protocol import sessions
 
-from .serving import add, served
+from .serving import Waits, add, served
 from .test_mcp_streams import ACCEPT, HELLO, Session, events, request
 
 JSON = {"Content-Type": "application/json"}
@@ -30,30 +30,23 @@ async def session_of(crib: Crib) -> AsyncIterator[Session]:
 
 
 async def test_a_request_with_the_id_of_another_that_runs_is_refused_and_both_are_answered() -> None:
-    go_on = asyncio.Event()
-    begun = asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        begun.set()
-        await go_on.wait()
-        return "waited"
+    waits = Waits()
 
     async def text(session: Session, id: Any, name: str, **arguments: Any) -> str:
         made = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
         return (await session.http.post(session.url, json=made, headers=session.headers)).text
 
-    async with session_of(Crib([add, wait])) as session, asyncio.timeout(60):
+    async with session_of(Crib([add, waits.tool])) as session, asyncio.timeout(60):
         first = asyncio.create_task(text(session, 7, "wait"))
-        await begun.wait()
+        await waits.began.wait()
         answer = json.loads(await text(session, 7, "add", a=1, b=2))
         assert (answer["id"], answer["error"]["code"]) == (7, -32600)
         assert "has not been answered yet" in answer["error"]["message"]
         assert '"text":"3"' in await text(session, "7", "add", a=1, b=2)  # a text is no number
         other = await Session(session.http, session.url).open()
         assert '"text":"3"' in await text(other, 7, "add", a=1, b=2)
-        go_on.set()
-        assert '"text":"waited"' in await first
+        waits.go_on.set()
+        assert '"text":"done"' in await first
         assert '"text":"3"' in await text(session, 7, "add", a=1, b=2)
         # One that was refused before it ran is not waited for.
         odd = {**session.headers, "Accept": "text/html"}

@@ -20,7 +20,7 @@ from toolcrib.serve import local_caller, server
 from toolcrib.serve.protocol import http, reply
 
 from .sdk_server import both
-from .serving import add
+from .serving import Waits, add
 
 VERSION = "2026-07-28"
 ENVELOPE = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
@@ -229,20 +229,15 @@ async def test_what_is_sent_before_the_answer_makes_it_a_stream() -> None:
 
 async def test_a_client_that_waits_long_is_sent_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply, "_PING_INTERVAL_S", 0.01)
-    go_on, pings = asyncio.Event(), 0
-
-    @tool
-    async def wait() -> str:
-        await go_on.wait()
-        return "done"
+    waits, pings = Waits(), 0
 
     async def note(part: Message) -> None:
         nonlocal pings
         pings += part.get("body") == b": ping\r\n\r\n"
         if pings == 3:
-            go_on.set()
+            waits.go_on.set()
 
-    async with answering(wait) as (own, _), asyncio.timeout(60):
+    async with answering(waits.tool) as (own, _), asyncio.timeout(60):
         text = body(await ask(own, request("tools/call", {"name": "wait"}), sent=note)).decode()
     assert text.startswith(": ping\r\n\r\n" * 3)
     assert '"text":"done"' in text.rpartition("data: ")[2]
@@ -251,22 +246,15 @@ async def test_a_client_that_waits_long_is_sent_signs_of_life(monkeypatch: pytes
 async def test_a_ping_that_does_not_arrive_cancels_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply, "_QUICK_S", 0.0)
     monkeypatch.setattr(reply, "_PING_INTERVAL_S", 0.01)
-    ended = asyncio.Event()
-
-    @tool
-    async def wait() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
+    waits = Waits()
 
     async def sent(part: Message) -> None:
         if part["type"] == "http.response.body":
             raise OSError("the client has left")
 
-    async with answering(wait) as (own, _), asyncio.timeout(60):
+    async with answering(waits.tool) as (own, _), asyncio.timeout(60):
         await ask(own, request("tools/call", {"name": "wait"}), sent=sent)
-        await ended.wait()
+        await waits.until("cancelled")
 
 
 async def test_a_request_that_is_over_leaves_nothing_to_the_garbage_collector() -> None:

@@ -17,7 +17,7 @@ from toolcrib.serve import Form, ask_client, local_caller, server
 from toolcrib.serve.mcp.server import McpServer
 
 from .sdk_server import both
-from .serving import add
+from .serving import Waits, add
 from .test_protocol_session import ENVELOPE, HELLO, sent
 
 
@@ -139,7 +139,6 @@ async def test_whatever_comes_is_answered_as_the_sdk_answers_it(messages: list[b
                     await write.send(SessionMessage(wire.jsonrpc_message_adapter.validate_json(message)))
                     if b'"id"' in message and b'"method"' in message:
                         own, theirs = await connected.read(), await read.receive()
-                        assert isinstance(theirs, SessionMessage)
                         expected = theirs.message.model_dump_json(by_alias=True, exclude_unset=True)
                         assert own == json.loads(expected), message
                 await connected.end()
@@ -148,53 +147,33 @@ async def test_whatever_comes_is_answered_as_the_sdk_answers_it(messages: list[b
 
 
 async def test_a_request_that_is_cancelled_ends_and_has_no_answer() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return "done"
-
+    waits = Waits()
     messages: list[Callable[..., bytes]] = [sent, lambda *a, **p: sent(*a, _meta=ENVELOPE, **p)]
     for number, message in enumerate(messages):
-        async with line(wait) as connected:
+        async with line(waits.tool) as connected:
             if not number:
                 await shake_hands(connected)
             await connected.send(message("tools/call", 1, name="wait"))
-            await began.wait()
+            await waits.began.wait()
             await connected.send(message("tools/list", 2))
             assert (await connected.read())["id"] == 2  # others go on
             await connected.send(sent("notifications/cancelled", requestId=1))
-            await ended.wait()
+            await waits.until("cancelled")
             await connected.send(message("tools/list", 1))
             assert "tools" in (await connected.read())["result"]
         assert connected.rest() == []
-        began.clear()
-        ended.clear()
+        waits.began.clear()
+        waits.ended.clear()
 
 
 async def test_the_end_cancels_what_is_not_answered_and_says_so() -> None:
-    began, ended = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return "done"
-
-    async with line(wait) as connected:
+    waits = Waits()
+    async with line(waits.tool) as connected:
         await shake_hands(connected)
         await connected.send(sent("tools/call", 1, name="wait"))
-        await began.wait()
+        await waits.began.wait()
         await connected.end()
-        assert ended.is_set()
+        assert waits.ended == ["cancelled"]
         assert [(answer["id"], answer["error"]["code"]) for answer in connected.rest()] == [(1, wire.CONNECTION_CLOSED)]
 
 

@@ -66,7 +66,6 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     chosen = ["--max-examples", str(fuzz.cases(60)), "--seed", str(fuzz.seed(1))]
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
-        assert server.stdout is not None
         try:
             url = server.stdout.readline().strip()
             command = Path(sys.executable).with_name("schemathesis")

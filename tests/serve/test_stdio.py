@@ -27,12 +27,10 @@ class Wire:
         self.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode())
 
     def send(self, line: bytes) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
 
     def receive(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline())
 
     def ask(self, method: str, params: Any) -> dict[str, Any]:
@@ -153,11 +151,9 @@ def test_an_interrupt_ends_the_server_while_the_client_is_silent(wire: Wire) -> 
 
 
 def test_a_client_that_vanishes_ends_the_server_without_a_word(wire: Wire) -> None:
-    assert wire.process.stdout is not None
     wire.process.stdout.close()
     wire.send(b'{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}')
     assert wire.process.wait(timeout=60) == 0
-    assert wire.process.stderr is not None
     assert wire.process.stderr.read() == b""
 
 
@@ -196,7 +192,6 @@ def test_a_host_that_goes_on_has_its_standard_streams_back() -> None:
         wire = Wire(process)
         assert (wire.server["name"], wire.server["version"]) == ("mine", "7")
         assert wire.call("leave") == "ada"
-        assert process.stdout is not None
         # Two are kept, and never closed: what the server read from, and the SDK's own for what it wrote to.
         assert process.stdout.readline() == b"True 2\n"
         # What the client still sends is nobody's.

@@ -10,7 +10,7 @@ from toolcrib import Caller, Crib
 from toolcrib.serve import AuthenticationError, asgi_app
 from toolcrib.serve.access import throttle
 
-from .serving import served
+from .serving import served, until
 
 
 def identify(headers: Mapping[str, str]) -> Caller:
@@ -109,8 +109,7 @@ async def test_wrong_keys_that_come_at_once_are_counted_too(monkeypatch: pytest.
         tries = [asyncio.create_task(door.status(f"wrong {number}")) for number in range(100)]
         others = [asyncio.create_task(door.status(f"right {number}", "192.0.2.2")) for number in range(100)]
         async with asyncio.timeout(60):
-            while len(door.asked) < 2 * throttle.TRIES:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(door.asked) == 2 * throttle.TRIES)
             door.go_on.set()
             found = await asyncio.gather(*tries)
             assert (found.count(401), found.count(429)) == (throttle.TRIES, 100 - throttle.TRIES)
