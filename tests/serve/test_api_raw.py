@@ -93,6 +93,9 @@ async def test_a_client_that_leaves_half_way_makes_no_call_and_gives_no_answer()
     async with running() as app:
         assert await ask(app, piece(BODY[:5], more=True), GONE) == []
         assert await ask(app, piece(BODY, more=True), GONE) == []
+        for version in ("2025-11-25", "2026-07-28"):
+            mcp = {"accept": "application/json, text/event-stream", "mcp-protocol-version": version}
+            assert await ask(app, piece(b"{", more=True), GONE, path="/mcp", **mcp) == []
         path = "/api/pending/nothing/answer"
         assert status(await ask(app, piece(b'{"kind":', more=True), GONE, path=path)) == 400
 

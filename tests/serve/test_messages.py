@@ -10,9 +10,7 @@ from starlette.types import ASGIApp
 
 from toolcrib import Crib, tool
 from toolcrib.serve import server
-from toolcrib.serve.protocol import reply
 from toolcrib.serve.protocol.messages import ExactParams, Refusal, read, read_soon
-from toolcrib.serve.protocol.reply import read_post
 from toolcrib.workbench import Rule, Rules
 
 from .test_protocol import ENVELOPE, ask, body
@@ -92,36 +90,6 @@ def test_a_message_that_is_refused_is_answered_under_its_id(start: str, found: A
         "This message cannot be read with certainty: the name 'b' appears twice in an object, "
         f"at line 1 column {len(start) + 16}."
     )
-
-
-async def test_a_message_in_pieces_is_read_whole_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = b'{"id": 1, "a": 1, "b": 2}'
-    monkeypatch.setattr(reply, "LIMIT_BYTES", len(message))
-
-    async def passed(*pieces: bytes, leaves: bool = False, **headers: str) -> tuple[bytes | None, list[Any]]:
-        """What is read, and the statuses of what is answered in its place."""
-        left = [{"type": "http.request", "body": each, "more_body": True} for each in pieces]
-        left.append(
-            {"type": "http.disconnect"} if leaves else {"type": "http.request", "body": b"", "more_body": False}
-        )
-        answered: list[Any] = []
-
-        async def receive() -> Any:
-            return left.pop(0)
-
-        async def send(message: Any) -> None:
-            answered.append(message)
-
-        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-        scope = {"type": "http", "method": "POST", "headers": pairs}
-        body = await read_post(scope, receive, send)
-        return body, [message["status"] for message in answered if "status" in message]
-
-    for pieces in [(message,), (message[:5], message[5:]), (message, b"")]:
-        assert await passed(*pieces) == (message, [])
-    assert await passed(message, b" ") == (None, [413])
-    assert await passed(message, content_length="26") == (None, [413])
-    assert await passed(message[:5], leaves=True) == (None, [])
 
 
 async def test_the_digits_of_a_call_last_until_a_person_has_approved_it() -> None:
