@@ -8,7 +8,6 @@ import threading
 import typing
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, get_args
@@ -18,13 +17,9 @@ import typing_extensions
 from pydantic import BaseModel, Field, SecretStr
 
 from toolcrib import (
-    Approve,
     Call,
-    Caller,
-    Deny,
     Depends,
     Handle,
-    Input,
     Registry,
     Result,
     StatefulTool,
@@ -35,10 +30,10 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import CODES, AnswerError, DefinitionError
+from toolcrib.core import CODES, DefinitionError
 from toolcrib.core.errors import AnswerProblem
 from toolcrib.sandbox import Limits, Processes
-from toolcrib.workbench import Ask, Limit, Limiter
+from toolcrib.workbench import Limit, Limiter
 
 from ..doubled import doubled
 
@@ -312,83 +307,9 @@ async def test_a_tool_may_raise_every_code_itself() -> None:
         assert error_message(await bench.call("fail", {"code": code}), code) == "In my own words."
 
 
-# Answers that do not count: each reason, and its way out.
-
-
-@dataclass
-class Waits:
-    """A bench whose call of `add` waits, at a time that can be moved."""
-
-    bench: Workbench
-    clock: list[datetime]
-
-    async def ask(self) -> str:
-        pending = (await self.bench.call("add", {"a": 1, "b": 2})).pending
-        assert pending is not None
-        return pending.id
-
-
-@pytest.fixture
-def waits() -> Waits:
-    clock = [datetime.fromtimestamp(1_000_000, UTC)]
-
-    def policy(spec: Any, arguments: Any, caller: Any) -> Ask:
-        return Ask(others_only=True)
-
-    bench = doubled([add], policy=policy, caller=Caller("ada"), pending_timeout_s=60, clock=lambda: clock[0])
-    return Waits(bench, clock)
-
-
-async def unknown(waits: Waits) -> tuple[str, str, str]:
-    return "pending_nothing", "grace", await waits.ask()
-
-
-async def expired(waits: Waits) -> tuple[str, str, str]:
-    late = await waits.ask()
-    waits.clock[0] += timedelta(seconds=61)
-    return late, "grace", await waits.ask()
-
-
-async def replayed(waits: Waits) -> tuple[str, str, str]:
-    used = await waits.ask()
-    await waits.bench.answer(used, Deny(), by="grace")
-    await waits.bench.call("add", {"a": 1, "b": 2})
-    return used, "grace", await waits.ask()
-
-
-async def foreign(waits: Waits) -> tuple[str, str, str]:
-    open_ = await waits.ask()
-    return open_, "ada", open_
-
-
-REASONS = (unknown, expired, replayed, foreign)
-
-
-@pytest.mark.parametrize("trigger", REASONS)
-async def test_an_answer_that_does_not_count_says_what_would(
-    trigger: Callable[[Waits], Awaitable[tuple[str, str, str]]], waits: Waits
-) -> None:
-    wrong, by, right = await trigger(waits)
-    with pytest.raises(AnswerError) as caught:
-        await waits.bench.answer(wrong, Approve(), by=by)
-    assert caught.value.reason == trigger.__name__
-    await waits.bench.answer(right, Approve(), by="grace")
-    assert (await waits.bench.call("add", {"a": 1, "b": 2})).value == 3
-
-
-async def test_an_answer_of_another_kind_is_invalid_and_the_right_one_still_counts(waits: Waits) -> None:
-    asked = await waits.ask()
-    with pytest.raises(AnswerError, match="answer Approve\\(\\) or Deny") as caught:
-        await waits.bench.answer(asked, Input("yes"), by="grace")
-    assert caught.value.reason == "invalid"
-    await waits.bench.answer(asked, Approve(), by="grace")
-    assert (await waits.bench.call("add", {"a": 1, "b": 2})).value == 3
-
-
 def test_every_reason_of_an_answer_error_is_documented() -> None:
     section = (DOCS / "errors.md").read_text().split("## AnswerError\n")[1].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [*get_args(AnswerProblem)]
-    assert {one.__name__ for one in REASONS} | {"invalid"} == set(get_args(AnswerProblem))
 
 
 # What fails at definition, where no room tests the message: each one, and its way out.
