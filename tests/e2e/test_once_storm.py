@@ -13,8 +13,8 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,19 @@ class Storm:
                 await asyncio.sleep(0.2)
         os.kill(pid, signal.SIGKILL)
         await self._until_gone(pid)
+
+
+@asynccontextmanager
+async def beside(*works: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Do *works*, which have no end, in the block; require that none has failed."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks), [task.exception() for task in tasks if not task.cancelled()]
 
 
 @pytest.fixture
@@ -371,13 +384,9 @@ async def test_processes_that_die_and_freeze_in_every_state_have_effects_once(
 async def test_tasks_whose_processes_die_and_freeze_in_every_state_end_and_do_no_step_again(
     storm: Storm, kills: int, freezes: bool
 ) -> None:
-    beside = [asyncio.create_task(work) for work in (storm.answer(), storm.watch())]
-    await storm.rage(kills, freezes=freezes, command="tasks")
-    await storm.finish()
-    for task in beside:
-        task.cancel()
-    await asyncio.wait(beside)
-    assert all(task.cancelled() for task in beside), [task.exception() for task in beside if not task.cancelled()]
+    async with beside(storm.answer(), storm.watch()):
+        await storm.rage(kills, freezes=freezes, command="tasks")
+        await storm.finish()
     counts = await check(storm)
     print(f"{storm.kills} kills, {storm.freezes} freezes, due for {storm.longest_due_s:.1f} s: {dict(counts)}")
     assert storm.kills == kills

@@ -17,7 +17,7 @@ from toolcrib.store import Store
 from toolcrib.store.ledger import IS_LOST
 from toolcrib.store.tables import LEDGER
 
-from .test_once_storm import MAX_DUE_S
+from .test_once_storm import MAX_DUE_S, beside
 
 WORKER = Path(__file__).with_name("runs_worker.py")
 SEED, RUNS_EACH = 20261128, 3
@@ -69,8 +69,7 @@ async def test_runs_survive_a_process_that_is_killed_again_and_again(kills: int,
                     assert due_s <= MAX_DUE_S, f"a task has been due for {due_s:.0f} s"
                 await asyncio.sleep(0.5)
 
-        beside = [asyncio.create_task(work) for work in (approve(), watch())]
-        try:
+        async with beside(approve(), watch()):
             for round_ in range(kills):
                 worker = await start(RUNS_EACH, round_ * RUNS_EACH)
                 reading, before = asyncio.create_task(read(worker)), len(runs)
@@ -88,11 +87,6 @@ async def test_runs_survive_a_process_that_is_killed_again_and_again(kills: int,
             finally:
                 worker.kill()
                 await worker.wait()
-        finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.wait(beside)
-    assert all(task.cancelled() for task in beside), [task.exception() for task in beside if not task.cancelled()]
     store.close()
     ends = Counter("done" if result.error is None else result.error.code for result in results.values())
     print(f"{len(runs)} runs, {kills} kills, due for {max(longest_due_s):.1f} s: {dict(ends)}")

@@ -24,7 +24,7 @@ from toolcrib.store import Store, database
 from toolcrib.store.tasks import DatabaseTasks
 
 from ..conftest import cut_off, freeze
-from .test_once_faults import FAULTS, Fault, full, locked, replaced
+from .test_once_faults import FAULTS, Fault, connections_cut, full, locked, replaced
 
 WAIT_S = 60
 LEASE_S = 3.0
@@ -304,34 +304,16 @@ async def test_tasks_whose_connections_are_cut_in_every_state_do_each_step_once(
     store, other = (Store(url, key=tmp_path / "store.key") for _ in range(2))
     store.ledger = DatabaseTasks(store, lease_s=LEASE_S)
     journeys.may_go_on.set()
-    cut = text(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
-        "AND pid <> pg_backend_pid() AND state <> 'idle' ORDER BY random() LIMIT 1"
-    )
     keys = [f"{name}-{way}-{number}" for name in ("book", "plan") for way in WAYS for number in range(2)]
     async with Crib(journeys.tools(), store=store) as crib:
         await crib.tasks.list()
-        is_over = asyncio.Event()
-
-        async def cut_on() -> int:
-            cuts = 0
-            while not is_over.is_set():
-                cuts += len(await other.transact(lambda c: c.execute(cut).fetchall()))
-                await asyncio.sleep(0.05)
-            return cuts
 
         async def whole(key: str) -> str:
             name, way, _ = key.split("-")
             return await end_of(crib, await submitted(crib, name, key, way))
 
-        cutting = asyncio.create_task(cut_on())
-        try:
+        async with connections_cut(other, every_s=0.05):
             ends = await asyncio.gather(*map(whole, keys))
-        finally:
-            is_over.set()
-            cuts = await cutting
-    print(f"{cuts} cuts")
-    assert cuts > 0
     assert ends == ["bob" if "-ask-" in key else "nobody" for key in keys]
     await check(store, journeys.effects, keys)
     store.close()
