@@ -3,17 +3,17 @@
 In one process, and over HTTP with an idempotency key while the server is killed; `test_interrupted.py` has the grant.
 """
 
-import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
+
+from .running import run, type_checked
 
 HERE = Path(__file__).parent
 
@@ -53,14 +53,7 @@ def story(tmp_path: Path) -> Path:
 def test_a_destructive_tool_runs_once_after_another_person_has_approved(
     story: Path, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
 ) -> None:
-    done = subprocess.run(
-        ["python", "-X", "dev", "-W", "error", story.name],
-        cwd=story.parent,
-        env=user_environ(clean_env()),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run(story.parent, user_environ(clean_env()), "python", "-X", "dev", "-W", "error", story.name)
     # In this mode asyncio also reports callbacks that took 0.1 s, which a busy machine makes of any.
     errors = [
         line for line in done.stderr.splitlines() if not re.fullmatch(r"Executing <.*> took [\d.]+ seconds", line)
@@ -70,12 +63,7 @@ def test_a_destructive_tool_runs_once_after_another_person_has_approved(
 
 @pytest.mark.full
 def test_mypy_and_pyright_accept_the_file_strictly(story: Path, clean_env: Callable[..., Path]) -> None:
-    python = clean_env() / "python"
-    (story.parent / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict"}))
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), story.name]
-    pyright = [sys.executable, "-m", "pyright", "--pythonpath", str(python), "-p", str(story.parent)]
-    for command in (mypy, pyright):
-        done = subprocess.run(command, cwd=story.parent, capture_output=True, text=True)
+    for done in type_checked(story, clean_env()):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -104,10 +92,7 @@ def test_over_kills_a_call_with_a_key_runs_once_after_another_person_has_approve
     shutil.copy(HERE / "dangerous_server.py", tmp_path)
 
     def key(name: str) -> str:
-        command = ["toolcrib", "keys", "add", name, "--store", "store.db"]
-        return subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
-        ).stdout.strip()
+        return run(tmp_path, environ, "toolcrib", "keys", "add", name, "--store", "store.db").stdout.strip()
 
     keys = {name: key(name) for name in ("alice", "bob")}
 

@@ -13,6 +13,7 @@ import pytest
 
 from ..agent.wire import answer, wire
 from ..dialects.spark.test_agent_models import THREE, completion
+from .running import run
 
 HERE = Path(__file__).parent
 SEEDS = HERE.parent / "seeds"
@@ -55,14 +56,12 @@ def user(programs: Path, tmp_path: Path, user_environ: Callable[[Path], dict[str
         (tmp_path / name).write_text(text)
     environ = user_environ(programs)
 
-    def run(*command: str, fails: bool = False, **more: str) -> str:
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**environ, **more}, capture_output=True, text=True, timeout=120
-        )
+    def user(*command: str, fails: bool = False, **more: str) -> str:
+        done = run(tmp_path, {**environ, **more}, *command)
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stderr if fails else done.stdout
 
-    return run
+    return user
 
 
 def change_roots(user: User) -> None:
@@ -110,14 +109,7 @@ def test_the_complete_example_of_sparks_document_runs_with_its_agent(
         environ = {**user_environ(programs), "OPENAI_BASE_URL": f"{provider.url}/v1", "OPENAI_API_KEY": "none"}
         sed = ["sed", "-E", "-i", *(part for change in SED for part in ("-e", change)), "complete_example.py"]
         subprocess.run(sed, cwd=tmp_path, check=True)
-        done = subprocess.run(
-            ["python", "-W", "error", "complete_example.py"],
-            cwd=tmp_path,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run(tmp_path, environ, "python", "-W", "error", "complete_example.py")
     assert (done.stdout, done.stderr) == ("There are two.\n", "")
     ids = [message["tool_call_id"] for message in provider.requests[1].body["messages"] if message["role"] == "tool"]
     assert ids == ["c1", "c2", "c3"]

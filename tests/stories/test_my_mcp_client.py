@@ -2,11 +2,12 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from .running import run
 
 HERE = Path(__file__).parent
 
@@ -32,14 +33,7 @@ def test_the_official_client_lists_and_calls_what_the_command_serves(
     programs = clean_env("--extra", "serve")
     shutil.copy(HERE / "my_mcp_client.py", tmp_path)
     shutil.copy(HERE / "stock_tools.py", tmp_path / "tools.py")
-    done = subprocess.run(
-        ["python", "my_mcp_client.py", revision],
-        cwd=tmp_path,
-        env=user_environ(programs),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run(tmp_path, user_environ(programs), "python", "my_mcp_client.py", revision)
     assert done.returncode == 0, done.stderr
     (reference,) = re.findall(r"\(reference (\w+)\)", done.stdout)
     assert done.stdout == OUTPUT.replace("REFERENCE", reference)

@@ -94,8 +94,8 @@ def machines(
         for process in machines.processes:
             process.kill()
             process.communicate()
-    assert [request["path"] for request in model.requests] == ["/v1/chat/completions"] * len(TURNS)
-    told = model.requests[-1]["messages"][-1]
+    assert [request.path for request in model.requests] == ["/v1/chat/completions"] * len(TURNS)
+    told = model.requests[-1].body["messages"][-1]
     assert (told["role"], told["content"]) == ("tool", "flight to Oslo, hotel in Oslo, seat 12A")
 
 

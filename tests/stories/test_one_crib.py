@@ -4,11 +4,12 @@ They are under one policy: the destructive call waits, is approved by another pe
 """
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from .running import run
 
 HERE = Path(__file__).parent
 
@@ -34,12 +35,5 @@ def test_an_agent_and_an_mcp_client_use_one_crib(
     programs = clean_env("--free", *(word for extra in EXTRAS for word in ("--extra", extra)), *also)
     shutil.copy(HERE / "one_crib.py", tmp_path)
     shutil.copy(HERE / "gateway_server.py", tmp_path / "server.py")
-    done = subprocess.run(
-        ["python", "one_crib.py", "0"],
-        cwd=tmp_path,
-        env=user_environ(programs),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run(tmp_path, user_environ(programs), "python", "one_crib.py", "0")
     assert (done.returncode, done.stdout) == (0, OUTPUT), done.stderr[-5000:]

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ..tools.repositories import Repository, served
 from ..tools.tool_folders import ECHO, module, tool_files
+from .running import run
 
 SECRET = "the-operators-own-secret"
 MANIFEST = """timeout_s = 2
@@ -84,12 +86,7 @@ def at_the_prompt(
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["toolcrib", *arguments], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120
-        )
-
-    return run
+    return partial(run, tmp_path, environ, "toolcrib")
 
 
 @pytest.mark.full

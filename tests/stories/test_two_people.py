@@ -26,6 +26,7 @@ from toolcrib.store import Store
 
 from ..auth.oidc.canaries import require_hidden
 from ..auth.oidc.conftest import SECRET, Provider
+from .running import run
 
 HERE = Path(__file__).parent
 
@@ -68,9 +69,7 @@ class Gateway:
 
     def add_key(self, name: str) -> None:
         """What `toolcrib keys add` prints is seen by its owner alone."""
-        done = subprocess.run(
-            ["toolcrib", "keys", "add", name], cwd=self.folder, env=self.environ, capture_output=True, text=True
-        )
+        done = run(self.folder, self.environ, "toolcrib", "keys", "add", name)
         assert done.returncode == 0, done.stderr
         self.keys[name] = done.stdout.strip()
         self.written.append(done.stderr)
@@ -99,9 +98,7 @@ class Gateway:
 
     def command(self, *arguments: str) -> tuple[int, str]:
         """The status and the output of `toolcrib`."""
-        done = subprocess.run(
-            ["toolcrib", *arguments], cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=60
-        )
+        done = run(self.folder, self.environ, "toolcrib", *arguments)
         self.written += [done.stdout, done.stderr]
         return done.returncode, done.stdout
 

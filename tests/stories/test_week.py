@@ -15,6 +15,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from .running import run
+
 HERE = Path(__file__).parent
 WAIT_S = 60
 SETTINGS = """
@@ -54,9 +56,7 @@ class Office:
         }
 
     def toolcrib(self, *arguments: str, status: int = 0) -> "subprocess.CompletedProcess[str]":
-        done = subprocess.run(
-            ["toolcrib", *arguments], cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=WAIT_S
-        )
+        done = run(self.folder, self.environ, "toolcrib", *arguments)
         assert done.returncode == status, done.stdout + done.stderr
         return done
 
