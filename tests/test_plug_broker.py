@@ -81,15 +81,6 @@ async def test_a_credential_pending_with_a_url_and_unauthorized() -> None:
     assert broker.asked == [("alice", "github"), ("bob", "github"), ("eve", "github")]
 
 
-async def test_a_denial_comes_before_the_broker_is_asked() -> None:
-    broker = Keys()
-    async with Crib([issues], broker=broker, policy=lambda *_: "deny") as crib:
-        result = await crib.workbench(Caller("alice")).call("issues")
-    assert result.error is not None
-    assert result.error.code == "denied"
-    assert not broker.asked
-
-
 async def test_what_it_gives_is_redacted_for_that_caller_everywhere(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         async with Crib([issues, leak, tail, echo], broker=Keys(), show_errors=True) as crib:

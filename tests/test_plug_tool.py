@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from toolcrib import Call, Context, Registry, ToolError, ToolSpec, Workbench, core
@@ -52,15 +51,11 @@ class ShellFilter:
 
 
 def is_alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists() if Path("/proc").exists() else not _is_gone(pid)
-
-
-def _is_gone(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return True
-    return False
+        return False
+    return True
 
 
 async def test_it_runs_and_its_errors_are_results() -> None:

@@ -8,14 +8,6 @@ from .conftest import Run
 LOADING = "printed while loading\n"
 
 
-def test_all_arguments_may_come_as_one_json_object(toolcrib: Run, folder: Path) -> None:
-    (folder / "arguments.json").write_bytes(b'\xef\xbb\xbf{"a": 1, "b": 2}')
-    for argument, typed in (('{"a": 1, "b": 2}', b""), ("@arguments.json", b""), ("-", b'{"a": 1, "b": 2}')):
-        done = toolcrib("call", "-s", "tools.py", "add", argument, typed=typed)
-        assert (done.returncode, done.stdout) == (0, "3\n")
-        assert done.stderr == f"{LOADING}printed by the tool\nprinted by a program\n"
-
-
 def test_repairs_of_json_are_named_and_those_of_text_are_not(toolcrib: Run) -> None:
     repaired = toolcrib("call", "-s", "tools.py", "echo", '{"text": 1, "Number": "2"}')
     assert repaired.returncode == 0

@@ -420,21 +420,6 @@ def commands(page: Path) -> list[str]:
 COMMANDS = sorted({command for page in PAGES for command in commands(page)})
 
 
-def test_the_commands_of_sh_blocks_name_what_is_there() -> None:
-    """Without running them: that is the test below."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for command in COMMANDS:
-        match shlex.split(command):
-            case ["make", target]:
-                subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE_S)
-            case ["pip", "install", what]:
-                found = re.fullmatch(r"(\.|toolcrib)(\[(?P<names>[\w,]+)\])?", what)
-                assert found is not None, command
-                assert not found["names"] or set(found["names"].split(",")) <= extras.keys(), command
-            case _:
-                raise AssertionError(f"{command}: this test does not know how to try it")
-
-
 @pytest.fixture(scope="session")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository as a checkout has it, with one small test in the place of all of them."""

@@ -269,13 +269,6 @@ def test_alone_it_defines_calls_and_lists_tools(clean_env: CleanEnv, run: Run) -
     assert output(run(programs, "python", "-m", "toolcrib", "list", "tools.py", "--json")).startswith("[")
 
 
-def test_alone_it_names_the_extra_that_serving_needs(clean_env: CleanEnv, run: Run) -> None:
-    done = run(clean_env(), "toolcrib", "serve", "tools.py", "--stdio")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install 'toolcrib[serve]'" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_alone_its_pytest_plugin_gives_a_bench(clean_env: CleanEnv, run: Run, tmp_path: Path) -> None:
     (tmp_path / "test_tools.py").write_text(
         "from tools import order\n\n\n"
