@@ -23,20 +23,13 @@ from toolcrib.core import AnswerError, StoreError
 from toolcrib.store import Store, database
 from toolcrib.store.tasks import DatabaseTasks
 
+from ..cli.conftest import WAIT_S, until
 from ..conftest import cut_off, freeze
 from .test_once_faults import FAULTS, Fault, connections_cut, full, locked, replaced
 
-WAIT_S = 60
 LEASE_S = 3.0
 LARGE = "x" * 100_000  # needs pages of its own
 WAYS = ("step", "sleep", "ask", "end")
-
-
-async def until(work: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(WAIT_S):
-        while not (value := await work()):
-            await asyncio.sleep(0.02)
-    return value
 
 
 class Journeys:
