@@ -365,6 +365,16 @@ async def test_every_keyword_is_explained(schema: Any, sent: Any, sentence: str)
             {"frist": SENT},
             " takes no argument 'frist'. Did you mean 'first'? It takes: first.",
         ),
+        (
+            {"properties": {"id": {}, "name": {}}, "anyOf": [{"required": ["id"]}, {"required": ["name"]}]},
+            {},
+            ": the arguments: expected object with {id} or object with {name}, got object {}.",
+        ),
+        (
+            {"properties": {"id": {}, "name": {}}, "oneOf": [{"required": ["id"]}, {"required": ["name"]}]},
+            {"id": SENT, "name": SENT},
+            ": the arguments may fit only one of these, and fits several: object with {id}, object with {name}.",
+        ),
     ],
 )
 async def test_keywords_of_the_arguments_are_explained(schema: Any, sent: Any, sentence: str) -> None:

@@ -29,13 +29,13 @@ def describe_at(view: SchemaView, *, depth: int = 0) -> str:
     """Describe in a few words what is expected at *view*."""
     schema, kinds = view.resolved.schema, view.resolved.kinds
     if view.alternatives != (view.resolved,):
-        return _forms(view.alternatives, depth + 1)
+        return forms_of(view.alternatives, depth + 1)
     if view.resolved.is_false:
         return "nothing"
     if view.choices:
         return one_of(view.choices)
     if not kinds or depth > _MAX_DEPTH:
-        return ANY
+        return _without_kind(view)
     if len(kinds) > 1:
         return either(schema["type"])
     [words] = kinds
@@ -44,7 +44,11 @@ def describe_at(view: SchemaView, *, depth: int = 0) -> str:
     return f"{words}{_limits_of(view)}" if depth < 3 else words
 
 
-def _forms(leaves: Sequence[SchemaView], depth: int) -> str:
+def _without_kind(view: SchemaView) -> str:
+    return f"object with {in_braces(view.required)}" if view.required else ANY
+
+
+def forms_of(leaves: Sequence[SchemaView], depth: int = 0) -> str:
     """Return the descriptions of *leaves*; several objects are told apart by their keys."""
     forms = [describe_at(leaf, depth=depth) for leaf in leaves]
     if len(set(forms)) < len(forms):

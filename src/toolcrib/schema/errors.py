@@ -29,6 +29,7 @@ from .describe import (
     display_name,
     display_path,
     either,
+    forms_of,
     in_braces,
     one_of,
 )
@@ -248,6 +249,8 @@ class _Walk:
             yield from outcomes[closest]
         elif common := _common_problems(outcomes):
             yield from common
+        elif view.alternatives == (view.resolved,):  # what stands beside the union is kept to
+            yield _expected(path, forms_of(near), value)
         else:
             yield self._another_kind(value, view, path)
 
