@@ -140,6 +140,7 @@ async def test_tokens_that_are_not_for_here_or_not_of_the_issuer_are_refused(
     ]
     for token in wrong:
         assert await refusal(tokens, token) == 401, token
+    assert await refusal(accepting(issuer), wrong[-1]) == 401  # also as the first token of all
     assert (await tokens.caller(right)).principal.endswith("|alice")
     assert second not in caplog.text
     assert signature not in caplog.text

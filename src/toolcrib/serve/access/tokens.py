@@ -165,11 +165,11 @@ class AccessTokens:
 
     async def _key(self, header: Mapping[str, Any]) -> Key:
         """Return the issuer's key for a token with *header*."""
-        key = None
-        if header.get("alg") in ALGORITHMS:
-            # Also where the key is known: it may have been withdrawn since, however long no request came.
-            await self._fetch(lambda: self._found(header) is None or self._age_s() > _FRESH_S)
-            key = self._found(header)
+        if header.get("alg") not in ALGORITHMS:
+            raise AuthenticationError(_NOT_VALID)
+        # Also where the key is known: it may have been withdrawn since, however long no request came.
+        await self._fetch(lambda: self._found(header) is None or self._age_s() > _FRESH_S)
+        key = self._found(header)
         self._require_fetched()
         if key is None:
             raise AuthenticationError(_NOT_VALID)
