@@ -1,7 +1,7 @@
 """Runs of agents with a name: what waits is stored, and goes on by itself, in this process or another one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from toolcrib.agent import Agent, ModelError, Outcome, ScriptedModel
 from toolcrib.durable import engine
 from toolcrib.formats import Results
 from toolcrib.workbench import Rule, Rules, UnknownTaskError
+
+from ..waiting import until
 
 WAIT_S = 60
 ANN = Caller("ann", thread="t")
@@ -70,13 +72,6 @@ def scripted(*turns: Any) -> ScriptedModel:
 
 def agent(crib: Crib, *turns: Any, caller: Caller = ANN, name: str | None = "digger") -> Agent:
     return Agent(scripted(*turns), crib.workbench(caller), name=name)
-
-
-async def until(work: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(WAIT_S):
-        while not (value := await work()):
-            await asyncio.sleep(0.02)
-    return value
 
 
 async def question(crib: Crib) -> Pending:

@@ -12,6 +12,7 @@ import pytest
 from toolcrib.auth import DatabaseVault, Grant, Vault
 from toolcrib.store import Store
 
+from ..waiting import until
 from .conftest import ALICE, ALICES, IDP, NOON, TOKEN, Server, Setup, as_json
 
 OLD = Grant("the-old-access-token", "the-old-refresh-token", ["read"], NOON - timedelta(hours=1))
@@ -69,9 +70,7 @@ async def test_what_a_refresh_brought_is_stored_as_soon_as_the_store_can_be_writ
         with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
             connection.execute(FULL)
             server.open.set()
-            async with asyncio.timeout(30):
-                while "could not be stored yet" not in caplog.text:
-                    await asyncio.sleep(0)
+            await until(lambda: "could not be stored yet" in caplog.text)
             connection.execute("DROP TRIGGER full")
         assert (await call).text == "idp read"
         stored = await setup.broker.vault.get(ALICES)

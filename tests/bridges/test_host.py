@@ -24,6 +24,7 @@ from toolcrib.bridges.host import Host, metadata
 from toolcrib.core import AnswerError, Data
 from toolcrib.workbench import Ask
 
+from ..waiting import until
 from .bridged_tools import events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 
 
@@ -162,9 +163,7 @@ async def test_runs_that_are_cancelled_leave_the_workbench_all_the_same() -> Non
         for run in runs:
             run.cancel()
         await asyncio.wait(runs)
-    async with asyncio.timeout(60):
-        while host.tools.is_started:  # type: ignore[union-attr]  # it is a workbench
-            await asyncio.sleep(0.01)
+    await until(lambda: not host.tools.is_started)
     events.clear()
     await _enter_and_leave(host)
     assert events == ["start", "stop"]

@@ -1,13 +1,12 @@
 """The real command, as a process of its own."""
 
-import asyncio
 import os
 import pty
 import select
 import subprocess
 import sys
 import termios
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -192,13 +191,6 @@ def start(folder: Path, environment: dict[str, str]) -> Start:
                 process.kill()
 
     return start
-
-
-async def until(work: Callable[[], Awaitable[Any]]) -> Any:
-    async with asyncio.timeout(WAIT_S):
-        while not (value := await work()):
-            await asyncio.sleep(0.02)
-    return value
 
 
 def read_to(process: "subprocess.Popen[str]", text: str) -> str:

@@ -17,7 +17,8 @@ import httpx2
 import pytest
 from mcp import Client
 
-from .conftest import WAIT_S, until
+from ..waiting import until
+from .conftest import WAIT_S
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
 

@@ -15,7 +15,8 @@ from toolcrib.machinery import LedgerEntry
 from toolcrib.store import Store
 from toolcrib.store.tables import LEDGER
 
-from .conftest import WAIT_S, Run, Start, until
+from ..waiting import until
+from .conftest import WAIT_S, Run, Start
 
 SETTINGS = '[[source]]\nfrom = "tools.py"\n\n[store]\nurl = "store.db"\n'
 TOOLS = """

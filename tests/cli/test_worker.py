@@ -19,7 +19,8 @@ from toolcrib.core import SetupError
 from toolcrib.store import Store
 from toolcrib.store.tables import LEDGER
 
-from .conftest import WAIT_S, Start, read_to, until
+from ..waiting import until
+from .conftest import WAIT_S, Start, read_to
 
 KEY = b"k" * 32
 SETTINGS = "[calls]\nmetrics = true\n[server]\ngrace_s = 2\n"

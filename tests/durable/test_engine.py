@@ -2,11 +2,9 @@
 
 import asyncio
 import subprocess
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +32,8 @@ from toolcrib.store import Store
 from toolcrib.store.tasks import DatabaseTasks
 from toolcrib.workbench import LogLine, Rule, Rules, TaskLimits
 
+from ..waiting import until
+
 WAIT_S = 60
 KEY = b"k" * 32
 ANN = Caller("ann", thread="t")
@@ -54,14 +54,6 @@ async def submitted(crib: Crib, name: str, arguments: Any = None, caller: str = 
     assert result.pending is not None, result
     assert result.pending.kind == "task"
     return result.pending.id
-
-
-async def until(work: Callable[[], Any]) -> Any:
-    """Return what *work* returns, or what that leads to, once it is true."""
-    async with asyncio.timeout(WAIT_S):
-        while not (value := await result if isawaitable(result := work()) else result):
-            await asyncio.sleep(0.02)
-    return value
 
 
 async def question(crib: Crib) -> Pending:

@@ -21,8 +21,9 @@ from toolcrib.store import Store, Webhook
 from toolcrib.store.outbox import Outbox
 from toolcrib.workbench import Rule, Rules
 
+from ..waiting import until
 from .receiver import SECRET, Receiver
-from .test_engine import ANN, state, submitted, until
+from .test_engine import ANN, state, submitted
 
 PROGRAM = Path(__file__).with_name("hooked.py")
 Started = Callable[..., AbstractContextManager["subprocess.Popen[str]"]]

@@ -14,7 +14,8 @@ from toolcrib import Crib
 from toolcrib.store import Store
 from toolcrib.store.tasks import DatabaseTasks
 
-from ..cli.conftest import WAIT_S, until
+from ..cli.conftest import WAIT_S
+from ..waiting import until
 from .test_task_faults import LEASE_S, Journeys, check, end_of, has_line, is_in, submitted, worker
 from .wires import Wire, wire
 

@@ -23,8 +23,9 @@ from toolcrib.core import AnswerError, StoreError
 from toolcrib.store import Store, database
 from toolcrib.store.tasks import DatabaseTasks
 
-from ..cli.conftest import WAIT_S, until
+from ..cli.conftest import WAIT_S
 from ..conftest import cut_off, freeze
+from ..waiting import until
 from .test_once_faults import FAULTS, Fault, connections_cut, full, locked, replaced
 
 LEASE_S = 3.0

@@ -29,6 +29,7 @@ from toolcrib.workbench import Rule, Rules
 from .. import fuzz
 from ..conftest import cut_off
 from ..store.conftest import MakeStore
+from ..waiting import until
 
 WORKER = Path(__file__).with_name("call_worker.py")
 HOUR = timedelta(hours=1)
@@ -512,9 +513,7 @@ async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
         assert lines[0].getMessage().startswith("The call log cannot be written; calls go on without it. The store")
         folder.unlink()
         folder.mkdir()
-        async with asyncio.timeout(60):
-            while log._writer().failing:
-                await asyncio.sleep(0.01)
+        await until(lambda: not log._writer().failing)
         assert [one.status for one in await rows(log)] == ["success"] * 100
     assert "The call log is written again. Calls that are not in it: 0." in caplog.text
 
@@ -587,9 +586,7 @@ async def test_who_floods_the_log_while_it_cannot_be_written_loses_their_own_cal
             await fill()
         folder.unlink()
         (path.parent / "away").rename(folder)
-        async with asyncio.timeout(60):
-            while log._writer().failing:
-                await asyncio.sleep(0.01)
+        await until(lambda: not log._writer().failing)
         calls = await rows(log)
     assert [call.status for call in calls if call.caller.principal == "bob"] == ["success"] * 10
     counts = Counter(call.caller.principal for call in calls)

@@ -6,6 +6,8 @@ from toolcrib import Workbench, tool
 from toolcrib.core import CallRecord
 from toolcrib.record import Metrics
 
+from ..waiting import until
+
 
 @tool
 async def add(a: int, b: int) -> int:
@@ -23,9 +25,7 @@ async def test_calls_are_counted_by_tool_status_and_code() -> None:
         await bench.call(add, 1, 2)
         await bench.call("add", {"a": 1})
         task = asyncio.create_task(bench.call("wait"))
-        async with asyncio.timeout(60):
-            while "toolcrib_calls_in_flight 1.0\n" not in metrics.text():
-                await asyncio.sleep(0)
+        await until(lambda: "toolcrib_calls_in_flight 1.0\n" in metrics.text())
         go_on.set()
         await task
         for number in range(100):

@@ -14,6 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from toolcrib import Approve, Call, Caller, Context, Crib, Input, Workbench, tool
 from toolcrib.record import CallLog, Spans
 
+from ..waiting import until
+
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
@@ -152,9 +154,7 @@ async def test_each_run_of_a_task_is_a_trace_of_its_own_linked_to_that_of_its_ca
             trace_id, span_id = (int(TRACE, 16), int(PARENT, 16)) if is_named else (own.trace_id, own.span_id)
             parent = f"00-{TRACE}-{PARENT}-01" if is_named else None
             pending = (await bench.call(Call("ask", None, traceparent=parent))).pending
-        async with asyncio.timeout(60):
-            while not (questions := await crib.pendings()):
-                await asyncio.sleep(0.01)
+        questions = await until(crib.pendings)
         await crib.answer(questions[0].id, Input("bob"), by="ann")
         await crib.tasks.wait(pending.id, timeout_s=60)
     runs = [span for span in exporter.get_finished_spans() if "toolcrib.task.run" in (span.attributes or {})]

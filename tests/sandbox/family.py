@@ -3,7 +3,7 @@
 import asyncio
 import fcntl
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,12 +20,6 @@ def family() -> list[int]:
     before = {*descendants(os.getpid())}
     others = {below for pid in earlier for below in (pid, *descendants(pid))}
     return [pid for pid in descendants(os.getpid()) if pid in before and pid not in others]
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def lives(pid: int) -> bool:

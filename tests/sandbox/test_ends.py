@@ -18,7 +18,8 @@ from toolcrib.sandbox import Processes, WorkerGone
 
 from .. import fuzz
 from ..doubled import doubled
-from .family import all_ended, family, leased, lives, until
+from ..waiting import until
+from .family import all_ended, family, leased, lives
 
 HOST = """
 import asyncio, os, sys

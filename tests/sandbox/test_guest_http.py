@@ -18,7 +18,7 @@ from toolcrib.sandbox.guest_http import GuestHttp, RequestRefused
 
 from ..tools.conftest import Service
 from ..tools.conftest import service as service
-from .family import until
+from ..waiting import until
 
 
 def guest_http_of(hosts: list[str], allow: list[str]) -> GuestHttp:

@@ -15,7 +15,8 @@ import pytest
 from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone
 
 from ..doubled import doubled
-from .family import family, leased, lives, until
+from ..waiting import until
+from .family import family, leased, lives
 
 Pool = Callable[..., Any]
 

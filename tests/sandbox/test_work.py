@@ -19,7 +19,8 @@ from toolcrib.core import CancellationToken, Data, DefinitionError, Emitted, Pro
 from toolcrib.sandbox import Limits, Processes
 
 from ..doubled import doubled
-from .family import all_ended, lives, until
+from ..waiting import until
+from .family import all_ended, lives
 
 SECRET = "hunter2-secret"
 
@@ -144,9 +145,7 @@ async def test_steps_of_a_task_in_a_process_are_done_once(tmp_path: Path) -> Non
     )
     async with crib:
         task = (await crib.workbench().call("night", {"file": str(notes)})).pending
-        async with asyncio.timeout(60):
-            while not (questions := await crib.pendings()):
-                await asyncio.sleep(0.02)
+        questions = await until(crib.pendings)
         assert await crib.answer(questions[0].id, Input("Bob"), by="carol")
         assert (await crib.tasks.wait(task.id, timeout_s=60)).value == "one two Bob"
         bad = (await crib.workbench().call("set_of_a_step")).pending

@@ -21,7 +21,8 @@ from toolcrib.sandbox.guard import descendants
 from toolcrib.sandbox.work import PrintedOutput, _sendable
 
 from ..doubled import doubled
-from .family import family, lives, until
+from ..waiting import until
+from .family import family, lives
 
 
 async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str) -> None:

@@ -2,10 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from toolcrib.machinery import LedgerEntry
 from toolcrib.serve import serve_http
 from toolcrib.store import Store
 
+from ..waiting import until
+
 
 @tool
 async def add(a: int, b: int) -> int:
@@ -26,14 +27,6 @@ async def add(a: int, b: int) -> int:
 
 def by_user(headers: Mapping[str, str]) -> Caller:
     return Caller(headers["user"])
-
-
-async def until(condition: Callable[[], Any]) -> Any:
-    """Return the value of *condition*, which may be awaitable, as soon as it holds."""
-    async with asyncio.timeout(60):
-        while not (value := await value if isawaitable(value := condition()) else value):
-            await asyncio.sleep(0.01)
-    return value
 
 
 class Waits:

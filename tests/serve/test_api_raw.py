@@ -12,7 +12,8 @@ from toolcrib.serve import Application, asgi_app, problem
 from toolcrib.serve.api import calls as module
 from toolcrib.serve.protocol import reply
 
-from .serving import Waits, add, until
+from ..waiting import until
+from .serving import Waits, add
 
 BODY = b'{"a": 1, "b": 2}'
 GONE = {"type": "http.disconnect"}

@@ -20,7 +20,8 @@ from starlette.routing import Mount, Route
 from toolcrib import Crib, Source, __version__
 from toolcrib.serve import asgi_app, serve_http
 
-from .serving import Waits, add, running, until
+from ..waiting import until
+from .serving import Waits, add, running
 
 
 @asynccontextmanager

@@ -20,7 +20,8 @@ from toolcrib.serve import server
 from toolcrib.serve.access.callers import Callers
 from toolcrib.store import Store
 
-from .serving import served, until
+from ..waiting import until
+from .serving import served
 
 
 def of(**headers: str) -> HTTPConnection:

@@ -21,7 +21,8 @@ from toolcrib.serve.access.callers import Callers
 from toolcrib.serve.mcp.changes import following
 from toolcrib.serve.protocol.sessions import HttpSession
 
-from .serving import add, served, until
+from ..waiting import until
+from .serving import add, served
 
 CHANGING = str(Path(__file__).with_name("changing.py"))
 NEW = "2026-07-28"

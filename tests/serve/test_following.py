@@ -18,7 +18,8 @@ from toolcrib.serve.access.callers import Callers
 from toolcrib.serve.mcp import changes as module
 from toolcrib.serve.mcp.changes import following
 
-from .serving import add, served, until
+from ..waiting import until
+from .serving import add, served
 
 MODERN = "2026-07-28"
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")

@@ -20,7 +20,8 @@ from toolcrib.serve.protocol import reply
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
-from .serving import client_of, until
+from ..waiting import until
+from .serving import client_of
 from .test_api_raw import GONE, ask, piece, status
 
 ERAS = ["legacy", "2026-07-28"]

@@ -13,7 +13,7 @@ from toolcrib import SetupError
 from toolcrib.serve.access.keys import AccessKeys
 from toolcrib.store import Store
 
-from .serving import until
+from ..waiting import until
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -19,7 +19,8 @@ from toolcrib.serve import server
 from toolcrib.tools.remote import MCPSource
 from toolcrib.workbench import Rule, Rules
 
-from ..tools.raw_upstream import EVENTS, NEW, OLD, Answer, Asked, Upstream, raw_upstream, text, tool, until
+from ..tools.raw_upstream import EVENTS, NEW, OLD, Answer, Asked, Upstream, raw_upstream, text, tool
+from ..waiting import until
 from .serving import served
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW], ids=["upstream-2025", "upstream-2026"])

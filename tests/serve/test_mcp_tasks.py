@@ -19,7 +19,8 @@ from toolcrib.serve.mcp import tasks
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
-from .serving import by_user, leave_lost_task, message_of, request_of, served, until
+from ..waiting import until
+from .serving import by_user, leave_lost_task, message_of, request_of, served
 
 WAIT_S = 60
 EXTENSION = "io.modelcontextprotocol/tasks"

@@ -19,6 +19,7 @@ from toolcrib import Caller, Context, Crib, tool
 from toolcrib.serve import local_caller, server
 from toolcrib.serve.access.callers import CALLER
 
+from ..waiting import until
 from .serving import add, served
 from .test_protocol import ask, body, status
 from .test_protocol_pipe import OLDER
@@ -188,9 +189,7 @@ async def play_pipe(seed: int, count: int) -> None:
                 if dice.random() < 0.5:
                     await asyncio.sleep(0)
             yield sent("tools/call", "last", name="add", arguments={"a": 1, "b": 2})
-            async with asyncio.timeout(60):
-                while not any(b'"last"' in line for line in written):
-                    await asyncio.sleep(0.01)
+            await until(lambda: any(b'"last"' in line for line in written))
 
         async def write(line: bytes) -> None:
             written.append(line)

@@ -10,7 +10,8 @@ from toolcrib import Caller, Crib
 from toolcrib.serve import AuthenticationError, asgi_app
 from toolcrib.serve.access import throttle
 
-from .serving import served, until
+from ..waiting import until
+from .serving import served
 
 
 def identify(headers: Mapping[str, str]) -> Caller:

@@ -17,6 +17,7 @@ from toolcrib.store import DatabaseLedger, Store
 from toolcrib.store.tasks import DatabaseTasks
 
 from ..conftest import freeze
+from ..waiting import until
 from .conftest import MakeStore, Race, StartWorker, execute, let_go
 
 NOW = datetime.fromtimestamp(1000, UTC)
@@ -113,9 +114,7 @@ async def test_what_was_given_up_while_the_store_was_away_is_abandoned_later(
     file = sqlite_store.file
     away = file.rename(file.with_name("away.db"))
     ledger.give_up(claimed)
-    async with asyncio.timeout(30):
-        while "could not be renewed" not in caplog.text:
-            await asyncio.sleep(0.01)
+    await until(lambda: "could not be renewed" in caplog.text)
     away.rename(file)
     await until_abandoned(ledger)
 

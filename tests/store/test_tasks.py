@@ -18,6 +18,7 @@ from toolcrib.store.ledger import follow_end
 from toolcrib.store.tables import WAITS, of_step
 from toolcrib.store.tasks import MAX_EVENTS, DatabaseTasks
 
+from ..waiting import until
 from .conftest import MakeStore, execute
 
 NOW = datetime.fromtimestamp(1000, UTC)
@@ -196,9 +197,7 @@ async def test_a_process_that_was_overtaken_does_not_change_what_a_task_waits_fo
     await one.submit(task("a", tool="fly", is_idempotent=True))
     (overtaken,) = await one.take([{"fly": ""}], 1)
     one._stop()  # as where it is frozen
-    async with asyncio.timeout(30):
-        while not (runs := await two.take([{"fly": ""}], 1)):
-            await asyncio.sleep(0.02)
+    runs = await until(lambda: two.take([{"fly": ""}], 1))
     assert await two.park(runs[0], LATER, ["b"])
     assert not await one.park(overtaken, NOW)
     (other,) = await two.take([{"dig": ""}], 1)

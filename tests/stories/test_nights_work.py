@@ -5,7 +5,6 @@ killed in the second step, everything is restarted, a person answers over HTTP, 
 Each step has had its effect once.
 """
 
-import asyncio
 import base64
 import json
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from ..waiting import until
 from .test_my_own_loop import provider
 
 HERE = Path(__file__).parent
@@ -97,13 +97,6 @@ def machines(
     assert [request.path for request in model.requests] == ["/v1/chat/completions"] * len(TURNS)
     told = model.requests[-1].body["messages"][-1]
     assert (told["role"], told["content"]) == ("tool", "flight to Oslo, hotel in Oslo, seat 12A")
-
-
-async def until(work: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(WAIT_S):
-        while not (value := work()):
-            await asyncio.sleep(0.02)
-    return value
 
 
 @pytest.mark.full

@@ -12,7 +12,7 @@ import pytest
 from toolcrib import Workbench
 from toolcrib.tools.remote import MCPSource
 
-from ..sandbox.family import until
+from ..waiting import until
 
 ANY: dict[str, Any] = {"type": "object"}
 HINTS = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}

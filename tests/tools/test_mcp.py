@@ -18,7 +18,7 @@ from toolcrib.tools.mcp.transports import StderrTail, process
 from toolcrib.tools.remote import MCPSource, remote_source
 from toolcrib.workbench import filtered, prefixed, renamed
 
-from .raw_upstream import until
+from ..waiting import until
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 

@@ -15,7 +15,8 @@ from toolcrib.tools import load
 from toolcrib.workbench.config import load_sources
 from toolcrib.workbench.settings import SettingsError, read_settings
 
-from .raw_upstream import NEW, Asked, raw_upstream, tool, until
+from ..waiting import until
+from .raw_upstream import NEW, Asked, raw_upstream, tool
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 SCRIPTED = str(Path(__file__).with_name("scripted_server.py"))

@@ -9,7 +9,7 @@ from toolcrib import Call, Caller, CancellationToken, Crib, Workbench
 from toolcrib.tools.mcp import session, transports
 from toolcrib.tools.remote import MCPSource
 
-from ..sandbox.family import until
+from ..waiting import until
 from .raw_upstream import ERAS, EVENTS, NEW, OLD, Answer, Asked, accept, connected, never, raw_upstream, text, tool
 
 

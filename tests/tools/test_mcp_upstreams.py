@@ -13,7 +13,7 @@ from toolcrib.core.source import OffersChange
 from toolcrib.tools.mcp import offers
 from toolcrib.tools.remote import MCPSource
 
-from ..sandbox.family import until
+from ..waiting import until
 from .raw_upstream import ANY, ERAS, EVENTS, NEW, OLD, Answer, Asked, accept, connected, never, raw_upstream, text, tool
 
 FORM = {"message": "Which one?", "requestedSchema": {**ANY, "properties": {"color": {"type": "string"}}}}

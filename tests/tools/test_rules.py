@@ -23,8 +23,9 @@ from toolcrib.core import CancellationToken
 from toolcrib.tools import Permissions
 
 from ..sandbox.conftest import nothing_left_behind as nothing_left_behind  # of each test here, too
-from ..sandbox.family import family, until
+from ..sandbox.family import family
 from ..sandbox.test_source_imports import plant
+from ..waiting import until
 from . import test_components as components
 from .conftest import build_sandbox_python
 from .guests import LOOPS, Module

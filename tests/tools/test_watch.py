@@ -17,7 +17,7 @@ from toolcrib.tools.lock import Lock, LockedSource, definition_of, locked_hash
 from toolcrib.tools.watch import Change, Watched, WatchedDocument, WatchedSandboxed
 from toolcrib.workbench.settings import find_settings, read_settings
 
-from ..sandbox.family import until
+from ..waiting import until
 from .guests import SAYS
 from .tool_folders import module, tool_files
 

@@ -14,7 +14,7 @@ from toolcrib.core import Variables
 
 from .. import fuzz
 from ..doubled import doubled
-from ..sandbox.family import until
+from ..waiting import until
 
 events: list[str] = []
 

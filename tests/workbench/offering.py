@@ -1,7 +1,5 @@
 """A source whose tools a test decides, and what tests of changes wait for."""
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from toolcrib import Source
@@ -19,9 +17,3 @@ class Offering(Source):
     def offer(self, *tools: Any) -> None:
         self.offered = list(tools)
         self.changed()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)

@@ -11,7 +11,7 @@ import pytest
 from toolcrib import Call, Caller, CancellationToken, Context, Crib, SetupError, Source, Workbench, tool
 from toolcrib.workbench import lifespan
 
-from .offering import until
+from ..waiting import until
 
 
 @tool

@@ -8,7 +8,8 @@ import pytest
 from toolcrib import Crib, SetupError, Workbench, tool
 from toolcrib.workbench import Limit, Limiter, Rule, Rules
 
-from .offering import Offering, until
+from ..waiting import until
+from .offering import Offering
 
 
 @tool(tags=["shop"])
