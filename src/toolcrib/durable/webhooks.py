@@ -19,7 +19,7 @@ from ..core import Pending, Redaction, StoreError
 from ..machinery import LedgerEntry, create_lasting_task, log_failure, redacted, text_digest
 from ..net import Guard
 from ..net.client import GuardedTransport
-from ..store.outbox import Outbox
+from ..store.outbox import HOOK_LEASE_S, Outbox
 from ..store.webhook import Topic, Webhook
 from ..workbench import Task
 
@@ -33,7 +33,7 @@ MAX_SENDING = 8
 MAX_TRIES = 40
 FIRST_PAUSE_S, MAX_PAUSE_S = 5.0, 3600.0
 """The pauses before a message is sent again, each twice as long as the one before: a day and a half in all."""
-SEND_TIMEOUT_S = 10.0
+SEND_TIMEOUT_S = HOOK_LEASE_S / 3  # while it lasts, no other process sends the message
 _NAMES = ("id", "tool", "principal", "thread")
 
 _log = logging.getLogger("toolcrib")

@@ -44,8 +44,8 @@ End = tuple[LedgerEntry, Mapping[str, Any] | None]
 _log = logging.getLogger("toolcrib")
 DEFAULT_KEEP_S = 7 * 24 * 3600.0
 DEFAULT_LEASE_S = 15.0
-MAX_PRUNED = 1_000
-"""How many expired rows are deleted at a time."""
+MAX_PRUNED = 4 * PRUNE_INTERVAL
+"""How many expired rows are deleted at a time: more than have come since the last time."""
 
 TASKS_CHANNEL = "toolcrib_tasks"
 """What is notified where a task is due now, or is to stop."""
