@@ -16,6 +16,7 @@ from functools import partial
 from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
+from ..call.pending import MAX_REMEMBERED
 from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending
 from ..machinery import current_deadline, escaped, named_approvers
 from ..schema import Elicitation, SchemaView, parse_json
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 _YES = ("y", "yes")
 _NO = ("", "n", "no")
 _EDIT = ("e", "edit")
-MAX_QUESTIONS = 1000
-"""How many questions wait to be shown at the terminal of a server."""
 _UNCLEAR = re.compile(r"(y|yes|yeah|ok|okay|sure)\b", re.IGNORECASE)
 """The beginning of an answer that is neither an approval nor a reason against one: more than a yes."""
 _UNTIL = re.compile(r"(?:y|yes) until (?P<end>.+)", re.IGNORECASE)
@@ -183,7 +182,7 @@ async def answer_as_operator(crib: "Crib", report: Callable[[str], None], *, ask
 
     They answer as the user of the operating system, who is not one of the callers.
     """
-    queue, operator = asyncio.Queue[Pending](MAX_QUESTIONS), Caller(os_user())
+    queue, operator = asyncio.Queue[Pending](MAX_REMEMBERED), Caller(os_user())
     prompter = Prompter()
 
     def opened(pending: Pending) -> None:

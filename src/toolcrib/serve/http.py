@@ -17,11 +17,9 @@ from ..workbench import Crib, Role
 from .access.authorization import name_pages
 from .access.callers import DEFAULT_WORKBENCHES, Identify, local_caller
 from .access.hosts import is_loopback
-from .app import GRACE_S, Application, Health, asgi_app
+from .app import GRACE_S, LAST_S, Application, Health, asgi_app
 from .connections import Web
 
-_STREAMS_S = 1
-"""For what is still sent when all calls have ended; then it is cut off."""
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 """By which address a server on all addresses is reached from its own computer: "all" is none to connect to."""
 
@@ -116,7 +114,7 @@ async def _serving(app: Application | Health, listener: socket.socket) -> AsyncG
         with suppress(asyncio.CancelledError):
             await app(scope, receive, send)
 
-    web = Web(answer, grace_s=_STREAMS_S)
+    web = Web(answer, grace_s=LAST_S)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     try:
         # Ended by us and not by uvicorn, which would wait for streams that clients of the older era keep open.

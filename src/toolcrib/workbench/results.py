@@ -35,6 +35,7 @@ from ..machinery import (
     redacted_content,
 )
 from ..schema import closest_match, did_you_mean, display_name, object_members
+from ..schema.describe import SHOWN
 from ..schema.json_text import LIMIT_BYTES
 from ..schema.view import steps
 from ..tools import Tool as FunctionTool
@@ -61,7 +62,6 @@ _SEARCH = "Text to look for, as it is, case-sensitive."
 
 _HEADER_CHARS = 600
 _MATCH_CONTEXT_CHARS = 100
-_NAMES_SHOWN = 20
 _TEXT_TYPES = re.compile(r"text/|application/(json|xml|octet-stream|[\w.-]+\+(json|xml))\b")
 
 
@@ -504,21 +504,21 @@ def _cut_end(text: str) -> str:
 def _shape(content: ResultContent) -> str:
     match value := content.json_value:
         case list():
-            items = value[:_NAMES_SHOWN]
+            items = value[:SHOWN]
             names = dict.fromkeys(name for item in items if isinstance(item, dict) for name in item)
             return f", a JSON list of {_count(len(value), 'item')}" + (
                 f", objects with {_listed(names)}" if names else ""
             )
         case dict():
-            kinds = [f"{name} ({kind_of(member)})" for name, member in islice(value.items(), _NAMES_SHOWN + 1)]
+            kinds = [f"{name} ({kind_of(member)})" for name, member in islice(value.items(), SHOWN + 1)]
             return f", a JSON object with {_count(len(value), 'key')}: {_listed(kinds)}"
         case _:
             return ""
 
 
 def _listed(names: Iterable[str]) -> str:
-    shown_names = [display_name(name) for name in islice(names, _NAMES_SHOWN + 1)]
-    return ", ".join(shown_names[:_NAMES_SHOWN]) + (", …" if len(shown_names) > _NAMES_SHOWN else "")
+    shown_names = [display_name(name) for name in islice(names, SHOWN + 1)]
+    return ", ".join(shown_names[:SHOWN]) + (", …" if len(shown_names) > SHOWN else "")
 
 
 def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, limit_chars: int) -> Tool:
