@@ -74,7 +74,7 @@ MAX_MESSAGE_CHARS = 10_000
 """How much of a question a person is shown, and a model told."""
 MAX_LOOKED_AT = 1000
 """How many of all callers' questions are read for one page of those that a caller may answer."""
-_AT_ONCE = 200
+_AT_ONCE = MAX_LOOKED_AT // 5
 MASKS = ("**********", "[secret]")
 """What is shown in place of a value of a secret type, and of a known secret."""
 MAX_REMEMBERED = 1000
@@ -99,8 +99,8 @@ class PendingCalls:
     opened: Callable[[Pending], object] = lambda _: None
     """Takes note that a call of this process waits from now on."""
     # The questions of this process: the JSON Schema of a stored one may express less.
-    _questions: "Shares[str, Elicitation]" = field(default_factory=lambda: Shares())
-    _of_calls: Shares[tuple[Caller, str], str] = field(default_factory=lambda: Shares())
+    _questions: "Shares[str, Elicitation]" = field(default_factory=Shares)
+    _of_calls: Shares[tuple[Caller, str], str] = field(default_factory=Shares)
 
     def id_for(self, call_id: str, caller: Caller) -> str:
         """Return the pending of the last call of *caller* with *call_id* that had to wait here. Raises AnswerError."""
@@ -291,7 +291,7 @@ class PendingCalls:
 
     def _refused(self, pending: Pending, arguments: Any) -> str | None:
         """Return why the tool of *pending* does not take *arguments*; None where it does."""
-        from ..schema.json_text import parse_exact
+        from ..schema import parse_exact
 
         tool = self.tool(pending.tool)
         if tool is None:
@@ -446,7 +446,7 @@ class Questions:
 
         Raises ToolError where the tool does not take them.
         """
-        from ..schema.json_text import parse_exact, parse_json, write_json
+        from ..schema import parse_exact, parse_json, write_json
 
         assert isinstance(entry.answer, Approve)
         arguments: Any = entry.answer.arguments
@@ -591,7 +591,7 @@ def _unmasked_items(items: Sequence[Any], shown: Sequence[Any], originals: Seque
 
 def _stray_mask(arguments: Mapping[str, Any], shown: str) -> str | None:
     """Return the mask of a value that *arguments* have elsewhere than it was *shown*; None where they have none."""
-    from ..schema.json_text import parse_exact, write_json
+    from ..schema import parse_exact, write_json
 
     masks = [mask for mask in MASKS if mask in shown]
     blank = shown

@@ -181,12 +181,12 @@ def read_value(texts: Sequence[str | FileContent], place: SchemaView) -> Any:
 
 def _value(text: str | FileContent, place: SchemaView, *, is_item: bool = False) -> Any:
     text = text.text_for(place) if isinstance(text, FileContent) else text
-    kinds = place.admitted_kinds
     try:
         value = parse_json(text)
         of = kind(value)
     except JSONError:
         value, of = text, ""
+    kinds = place.admitted_kinds
     if "string" in kinds:
         # An enumeration of texts and numbers admits both kinds, but not each value.
         return value if of and not place.is_valid(text) and place.is_valid(value) else text

@@ -525,6 +525,7 @@ class Settings:
         *unless_set*.
         """
         values = self.values
+        own_options = {name: value for name, value in options.items() if value is not None}
         options_set = {
             name: getattr(values, name) for name in FileOptions.__annotations__ if name in values.model_fields_set
         }
@@ -539,7 +540,6 @@ class Settings:
             "secrets": self.secrets,
             "tasks": TaskLimits(concurrency=values.tasks.concurrency, per_principal=values.tasks.per_principal),
         }
-        own_options = {name: value for name, value in options.items() if value is not None}
         return {**(unless_set or {}), **options_set, **own_options}
 
     def for_some(self) -> "Settings":
