@@ -78,7 +78,6 @@ class Session:
         self.store: str | None = None
         self.as_json = False
         self.principal, self.profile = "local", "default"
-        self.call_options: dict[str, Any] = {}  # those that were named, by the names that a Workbench has for them
 
     @cached_property
     def output(self) -> Output:
@@ -97,11 +96,6 @@ class Session:
     def caller(self) -> Caller:
         return Caller(self.principal, self.profile)
 
-    @property
-    def shows_errors(self) -> bool:
-        """Return whether the exceptions of tools are shown: as the command line says, else the settings."""
-        return bool(self.settings.options(show_errors=self.call_options.get("show_errors")).get("show_errors"))
-
     def run(self, work: Coroutine[Any, Any, T], *, serves: bool = False) -> T:
         """Run *work* until it ends, or a signal ends it. What *serves* runs on uvloop, where it is installed."""
         return self.interrupts.run(work, serves=serves)
@@ -110,7 +104,7 @@ class Session:
         """Open *sources*, or those of the settings, as the shared options say: see `open_sources`."""
         from .sources import open_sources
 
-        return open_sources(sources or (), self.settings, store=self.store, **self.call_options, **how)
+        return open_sources(sources or (), self.settings, store=self.store, **how)
 
     @asynccontextmanager
     async def crib(self, *, with_grants: bool = True) -> "AsyncGenerator[Crib]":
@@ -155,11 +149,6 @@ class Session:
 
 
 _SHARED: dict[str, Any] = {
-    "timeout_s": Annotated[
-        float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0.001, help="The longest a call may take."),
-    ],
-    "show_errors": Annotated[bool | None, typer.Option(help="Show the text of exceptions. For development.")],
     "config": Annotated[
         Path | None,
         typer.Option(
@@ -182,9 +171,7 @@ _SHARED: dict[str, Any] = {
 }
 """The options that commands share; the Session has their values."""
 _DEFAULTS = {"principal": "local", "profile": "default", "as_json": False}
-_CALL_OPTIONS = ("timeout_s", "show_errors")
-"""How calls run. Where one is left out, the settings say it."""
-_WORDS = {"calls": _CALL_OPTIONS, "caller": ("principal", "profile"), "json": ("as_json",)}
+_WORDS = {"caller": ("principal", "profile"), "json": ("as_json",)}
 """Words of `command(takes=...)`, and the options that each stands for; any other is that of its name."""
 STORE_OPTIONS = "config store json"
 """What most commands about the store take."""
@@ -223,9 +210,7 @@ def command(
         @wraps(function)
         def run(context: typer.Context, **values: Any) -> int:
             session: Session = context.find_root().obj
-            for option in names:
-                options = session.call_options if option in _CALL_OPTIONS else vars(session)
-                options[option] = values.pop(option)
+            vars(session).update({option: values.pop(option) for option in names})
             status = function(session, **values)
             return (session.run(status) if inspect.iscoroutine(status) else status) or 0
 

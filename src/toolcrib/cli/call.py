@@ -47,9 +47,7 @@ PENDING_STATUS = 3
 app = group()
 
 
-@command(
-    app, "call", example="toolcrib call tools.py search query=lathe limit=3", takes="caller calls config store json"
-)
+@command(app, "call", example="toolcrib call tools.py search query=lathe limit=3", takes="caller config store json")
 def call(
     session: Session,
     words: CallWords = None,
@@ -63,6 +61,11 @@ def call(
         str | None,
         typer.Option("--key", metavar="KEY", help="Calls with one key take effect once; the others get its result."),
     ] = None,
+    timeout_s: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0.001, help="The longest a call may take."),
+    ] = None,
+    show_errors: Annotated[bool | None, typer.Option(help="Show the text of exceptions. For development.")] = None,
 ) -> int:
     """Call a tool and print its result.
 
@@ -78,7 +81,8 @@ def call(
     _require_key(key)
     transcript = CallTranscript(output, as_json=session.as_json, is_over=lambda: interrupts.came)
     # At a terminal sits the developer, who is shown where the tool failed.
-    log_to_stderr(tracebacks=session.shows_errors or is_terminal(2), prepare=transcript.pause, holds=transcript.holds)
+    shows_errors = session.settings.options(show_errors=show_errors).get("show_errors", False)
+    log_to_stderr(tracebacks=shows_errors or is_terminal(2), prepare=transcript.pause, holds=transcript.holds)
     prompter = Prompter(transcript.held)
     sources = session.open(
         [*read.sources, *(source or ())],
@@ -87,6 +91,8 @@ def call(
         defaults={"max_result_chars": None},
         ask=prompter.ask_at_once,
         caller=session.caller,
+        timeout_s=timeout_s,
+        show_errors=show_errors,
         # A preview and `read_result` are calls of two processes.
         tool=None if name in FINDERS else name,
         needs_store=key is not None or name in READERS or bool(session.settings.options().get("max_result_chars")),

@@ -56,7 +56,7 @@ def run_eval(
     """
     if not model:
         raise UsageError("No model is named. Name one or more: --model openai:MODEL, or scripted:FILE.")
-    log_to_stderr(tracebacks=session.shows_errors)
+    log_to_stderr(tracebacks=session.settings.options().get("show_errors", False))
     prices = dict(map(_price, price or ()))
     output = session.output
     tools = session.open(

@@ -48,10 +48,10 @@ def worker(
     values = session.settings.values
     limits: TaskLimits = session.settings.options()["tasks"]  # its 0 is for those who leave them to workers
     places = concurrency or limits.concurrency or TaskLimits().concurrency
-    session.call_options["tasks"] = replace(limits, concurrency=places)
+    tasks = replace(limits, concurrency=places)
     example = "For example: toolcrib worker tools.py --store postgresql://db.example.com/tools"
     report = set_up_log(session)
-    crib = opened(session, sources or (), tool or (), report=report, follow=True, example=example).crib
+    crib = opened(session, sources or (), tool or (), report=report, tasks=tasks, follow=True, example=example).crib
     place = ""
     if (store := crib.database) is not None:
         require_local(store)
