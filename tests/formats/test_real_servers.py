@@ -1,4 +1,4 @@
-"""The schemas in `schemas/` are those of the real servers, as npm has them."""
+"""The schemas in `schemas/` are those of the real servers, as npm has them: the first of each shape."""
 
 import json
 import sys
@@ -25,4 +25,5 @@ async def test_the_schemas_are_those_of_the_real_server(server: str, tmp_path: P
     started = mcp.StdioServerParameters(command=sys.executable, args=arguments, cwd=tmp_path)
     async with mcp.Client(started) as client:
         listed = await client.list_tools()
-    assert {tool.name: tool.input_schema for tool in listed.tools} == data["tools"]
+    schemas = {tool.name: tool.input_schema for tool in listed.tools}
+    assert {name: schemas.get(name) for name in data["tools"]} == data["tools"]

@@ -391,4 +391,4 @@ def test_the_tools_of_real_servers_lose_nothing_but_in_strict_mode() -> None:
         for mode in (accepts.OPENAI, accepts.ANTHROPIC, accepts.GEMINI, accepts.BEDROCK, accepts.MCP):
             found += needless(schema, mode, strict=False)
     assert found == []
-    assert len(real()) == 36
+    assert len(real()) == 20

@@ -74,7 +74,7 @@ MAX_MESSAGE_CHARS = 10_000
 """How much of a question a person is shown, and a model told."""
 MAX_LOOKED_AT = 1000
 """How many of all callers' questions are read for one page of those that a caller may answer."""
-_AT_ONCE = MAX_LOOKED_AT // 5
+_AT_ONCE = 200
 MASKS = ("**********", "[secret]")
 """What is shown in place of a value of a secret type, and of a known secret."""
 MAX_REMEMBERED = 1000
