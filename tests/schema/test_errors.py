@@ -371,6 +371,11 @@ async def test_every_keyword_is_explained(schema: Any, sent: Any, sentence: str)
             ": the arguments: expected object with {id} or object with {name}, got object {}.",
         ),
         (
+            {"anyOf": [{"type": "object", "required": ["id"]}, {"type": "object", "required": ["name"]}]},
+            {},
+            ": the arguments: expected object {id} or object {name}, got object {}.",
+        ),
+        (
             {"properties": {"id": {}, "name": {}}, "oneOf": [{"required": ["id"]}, {"required": ["name"]}]},
             {"id": SENT, "name": SENT},
             ": the arguments may fit only one of these, and fits several: object with {id}, object with {name}.",
@@ -379,3 +384,14 @@ async def test_every_keyword_is_explained(schema: Any, sent: Any, sentence: str)
 )
 async def test_keywords_of_the_arguments_are_explained(schema: Any, sent: Any, sentence: str) -> None:
     assert await explained(bare(**schema), sent) == f"Tool 'bare'{sentence}"
+
+
+async def test_of_many_forms_the_first_are_told() -> None:
+    names = [f"n{number}" for number in range(5000)]
+    forms = [{"required": [name]} for name in names]
+    message = await explained(bare(anyOf=forms), {})
+    assert message.endswith("or object with {n19} … (5000 in all), got object {}.")
+    message = await explained(bare(oneOf=forms), dict.fromkeys(names, 1))
+    assert message.endswith(", object with {n19}.")
+    by_reference = {"$defs": {"id": {"required": ["id"]}}, "oneOf": [{"$ref": "#/$defs/id"}, {"required": ["id"]}]}
+    assert "fits several: object with {id}." in await explained(bare(**by_reference), {"id": 1})

@@ -35,7 +35,7 @@ def describe_at(view: SchemaView, *, depth: int = 0) -> str:
     if view.choices:
         return one_of(view.choices)
     if not kinds or depth > _MAX_DEPTH:
-        return _without_kind(view)
+        return _without_kind(view.resolved)
     if len(kinds) > 1:
         return either(schema["type"])
     [words] = kinds
@@ -49,12 +49,12 @@ def _without_kind(view: SchemaView) -> str:
 
 
 def forms_of(leaves: Sequence[SchemaView], depth: int = 0) -> str:
-    """Return the descriptions of *leaves*; several objects are told apart by their keys."""
-    forms = [describe_at(leaf, depth=depth) for leaf in leaves]
+    """Return the descriptions of the first *leaves*; several objects are told apart by their keys."""
+    forms = [describe_at(leaf, depth=depth) for leaf in leaves[:SHOWN]]
     if len(set(forms)) < len(forms):
-        pairs = zip(leaves, forms, strict=True)
-        forms = [f"{form} {in_braces(leaf.members)}" if leaf.members else form for leaf, form in pairs]
-    return either(forms)
+        keys = [leaf.members or leaf.required for leaf in leaves]
+        forms = [f"{form} {in_braces(names)}" if names else form for form, names in zip(forms, keys, strict=False)]
+    return either(forms) + (f" … ({len(leaves)} in all)" if len(leaves) > SHOWN else "")
 
 
 def _limits_of(view: SchemaView) -> str:

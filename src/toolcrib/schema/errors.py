@@ -223,7 +223,7 @@ class _Walk:
         if not fitting:
             yield from self._no_branch(value, view, branches, path)
         elif keyword == "oneOf" and len(fitting) > 1:
-            forms = ", ".join(dict.fromkeys(map(describe_at, fitting)))
+            forms = ", ".join(dict.fromkeys(map(describe_at, fitting[:SHOWN])))
             sentence = f"{display_path(path)} may fit only one of these, and fits several: {forms}."
             yield Problem(pointer(path), f"only one of: {forms}", kind(value), sentence)
 
