@@ -42,11 +42,16 @@ async def talk(channel):
 
 OPEN_FILES = """
 import asyncio, os, sys, time
+from contextlib import suppress
 from toolcrib.sandbox import Processes
 
 def open_files():
+    files = set()
     with os.scandir("/proc/self/fd") as entries:  # among them the listing itself, which goes for both
-        return {(entry.name, os.readlink(entry.path)) for entry in entries}
+        for entry in entries:
+            with suppress(FileNotFoundError):  # closed meanwhile
+                files.add((entry.name, os.readlink(entry.path)))
+    return files
 
 async def use(*, sound):
     workers = Processes(target="served:echo")
