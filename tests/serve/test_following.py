@@ -139,7 +139,7 @@ async def test_of_two_streams_of_a_caller_one_may_end_and_of_both_nothing_is_lef
 
 
 async def test_a_stream_is_ended_when_serving_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcrib.serve.http.LAST_S", 60)  # it is not cut off
+    monkeypatch.setattr("toolcrib.serve.http.END_TIMEOUT_S", 60)  # it is not cut off
     crib = Crib([add])
     ended: list[Any] = []
     async with asyncio.timeout(60), AsyncExitStack() as stack:

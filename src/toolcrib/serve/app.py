@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 GRACE_S = 10.0
 """How long calls may go on when the application is stopped."""
-LAST_S = 1
-"""How long calls that are cancelled then may take to end, and what is still sent after that."""
+END_TIMEOUT_S = 1
+"""The longest that each of the last steps of a stop may take: calls that were cancelled, then answers on their way."""
 
 _log = logging.getLogger("toolcrib")
 
@@ -212,7 +212,7 @@ class Application:
                 _log.warning("%d calls did not end within %g s, and are cancelled", len(late), self._grace_s)
                 for task in late:
                     task.cancel()
-                await asyncio.wait(late, timeout=LAST_S)
+                await asyncio.wait(late, timeout=END_TIMEOUT_S)
 
     # Mounted in another application
 

@@ -17,7 +17,7 @@ from ..workbench import Crib, Role
 from .access.authorization import name_pages
 from .access.callers import DEFAULT_WORKBENCHES, Identify, local_caller
 from .access.hosts import is_loopback
-from .app import GRACE_S, LAST_S, Application, Health, asgi_app
+from .app import END_TIMEOUT_S, GRACE_S, Application, Health, asgi_app
 from .connections import Web
 
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
@@ -114,7 +114,7 @@ async def _serving(app: Application | Health, listener: socket.socket) -> AsyncG
         with suppress(asyncio.CancelledError):
             await app(scope, receive, send)
 
-    web = Web(answer, grace_s=LAST_S)
+    web = Web(answer, grace_s=END_TIMEOUT_S)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     try:
         # Ended by us and not by uvicorn, which would wait for streams that clients of the older era keep open.
