@@ -12,6 +12,7 @@ WASI = """
   (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
   (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ_sizes (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "environ_get" (func $environ (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "path_open"
     (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_prestat_get" (func $prestat (param i32 i32) (result i32)))
@@ -41,6 +42,12 @@ ENVIRONMENT = """
     (call $exit (i32.const {status})))
 """
 LOOPS = '(func (export "_start") (loop $again (br $again)))'
+SLEEPS = """
+  (func (export "_start")
+    (i32.store (i32.const 64) (i32.const 1)) (i32.store8 (i32.const 72) (i32.const 0))
+    (i32.store (i32.const 80) (i32.const 1)) (i64.store (i32.const 88) (i64.const 3600000000000))
+    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512))))
+"""
 GIVES_UP = '(func (export "_start") unreachable)'
 # Opens the path at 64 below each of the first file numbers; its status says which of them did it.
 OPENS = """

@@ -28,7 +28,7 @@ from ..sandbox.test_source_imports import plant
 from ..waiting import until
 from . import test_components as components
 from .conftest import build_sandbox_python
-from .guests import LOOPS, Module
+from .guests import LOOPS, SLEEPS, Module
 
 KINDS = [
     *("function", "component"),
@@ -50,11 +50,13 @@ def guest():
 
 ACTS: dict[str, dict[str, str]] = {
     "loops": {"module": LOOPS, "component": '(func (export "run") (result i32) (loop $on (br $on)) (i32.const 0))'},
+    "sleeps": {"module": SLEEPS},
     "ends well": {"module": _ENDS.format(status=0), "component": _COMPONENT_ENDS.format(status=0)},
     "fails": {"module": _ENDS.format(status=1), "component": _COMPONENT_ENDS.format(status=1)},
 }
 PYTHON = {
     "loops": "while True: pass",
+    "sleeps": "time.sleep(3600)",
     "ends well": "pass",
     "fails": "sys.exit(1)",
     "floods": "while True: sys.stdout.write('x' * 60000)",
@@ -129,7 +131,16 @@ async def test_what_it_writes_is_bounded(make: Callable[..., Made], kind: str) -
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_it_is_stopped_at_its_deadline_and_when_it_is_cancelled(make: Callable[..., Made], kind: str) -> None:
-    async with Workbench([make(kind, "loops").source]) as bench:
+    await require_stopped(make(kind, "loops"))
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], *KINDS[2:]])  # a component waits in the engine as a module does
+async def test_it_is_stopped_while_it_sleeps(make: Callable[..., Made], kind: str) -> None:
+    await require_stopped(make(kind, "sleeps"))
+
+
+async def require_stopped(guest: Made) -> None:
+    async with Workbench([guest.source]) as bench:
         assert await outcome(bench, timeout_s=1.0) == "timeout"
         token = CancellationToken()
         asyncio.get_running_loop().call_later(1.0, token.cancel)
