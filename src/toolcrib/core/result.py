@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from random import Random
 from time import time
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
@@ -181,11 +180,10 @@ def has_parts(value: Iterable[Any]) -> bool:
 # Records
 
 # A store keeps one row for each id: so they are random whatever a program has seeded, and in processes that it forks.
+# They begin with the time, as a UUID of version 7 (RFC 9562): so its index puts those of a moment side by side.
 _random = Random()  # noqa: S311 - unique, and nothing to guess
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
-
-_new_id = map("run_%x".__mod__, iter(partial(_random.getrandbits, 64), None)).__next__
 
 
 @dataclass(slots=True)
@@ -240,4 +238,4 @@ class CallRecord:
 
 keep_as_moments(CallRecord, "started_at")
 convert_when_read(CallRecord, "call_id", id_of_call)
-convert_when_read(CallRecord, "id", lambda value: value or _new_id())  # in memory, few ever are read
+convert_when_read(CallRecord, "id", lambda value: value or f"run_{int(time() * 1000):x}{_random.getrandbits(48):012x}")

@@ -72,7 +72,9 @@ Row = tuple[Any, ...]
 """The values of `_COLUMNS`."""
 
 
-_SPARE = f"(read_only = 1 OR code IN {NEVER_RAN} OR pending IN {ASKED_FIRST})"
+# Not by IN, for which SQLite makes a table whenever a row is written.
+_EACH = (*(f"code = '{code}'" for code in NEVER_RAN), *(f"pending = '{kind}'" for kind in ASKED_FIRST))
+_SPARE = f"(read_only = 1 OR {' OR '.join(_EACH)})"
 """Where a row is of a call that changed nothing, as `had_effect` has it. A migration has it too."""
 
 
@@ -100,9 +102,13 @@ RECORD = Schema(
             # With the sizes: they are summed without a look at the rows.
             "CREATE INDEX toolcrib_calls_principal ON toolcrib_calls (principal, number, size_bytes)",
         ),
-        (f"CREATE INDEX toolcrib_calls_spare ON toolcrib_calls (principal, number, size_bytes) WHERE {_SPARE}",),
+        (),  # made an index that is another one now
         ("ALTER TABLE toolcrib_calls ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0",),
         ("ALTER TABLE toolcrib_calls ADD COLUMN repaired TEXT",),  # as JSON: it is counted as it is
+        (
+            "DROP INDEX IF EXISTS toolcrib_calls_spare",
+            f"CREATE INDEX toolcrib_calls_spare ON toolcrib_calls (principal, number, size_bytes) WHERE {_SPARE}",
+        ),
     ],
     sealed=(Sealed(CALLS, "content", _of_content),),
     principals={CALLS: "principal"},
@@ -187,34 +193,38 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
         content["grant"] = record.grant
     if all(value is None for value in content.values()):
         return (*row, _ROW_BYTES, None)
-    # The columns of the content come last.
-    binding = _of_content(dict(zip(_COLUMNS, row, strict=False)))
+    binding = _of_content(dict(zip(_COLUMNS, row, strict=False)))  # those of the content come last
     sealed = store.keys.seal(json.dumps(content).encode(), *binding)
     return (*row, _ROW_BYTES + len(sealed), sealed)
 
 
-def _event(values: Row, record: CallRecord, store: Store) -> Event:
-    """Return the event of what a row of these *values* says of *record*."""
-    row = dict(zip(_COLUMNS, values, strict=True))
-    caller, digest, is_start = record.caller, record.digest, row["status"] == "started"
+def _event(row: Row, record: CallRecord, store: Store) -> Event:
+    """Return the event of what *row* says of *record*."""
+    caller, digest = record.caller, record.digest
+    _, _, _, principal, *_, started_at, _, _ = row[:_STATUS]
+    status, code, pending, decision, rule, by, *_, duration_us = row[_STATE_PART]
+    is_start = status == "started"
     fields: dict[str, Any] = {
         "id": record.id,
         "call_id": record.call_id,
         "profile": caller.profile,
         "thread": caller.thread,
         "tool": record.tool,
-        "decision": row["decision"],
-        "rule": row["rule"],
-        "by": row["answered_by"],
+        "decision": decision,
+        "rule": rule,
+        "by": by,
         "grant": record.grant,
         "digest": digest and store.keys.digest(digest.encode()),
         "arguments": record.arguments_digest or None,
+        "status": None if is_start else status,
+        "code": code,
+        "pending": pending,
+        "started_at": None if is_start else started_at,
+        "duration_us": duration_us,
+        "repeated": record.repeated or None,
+        "result": None if is_start else record.result_digest or None,
     }
-    if not is_start:
-        fields["status"], fields["code"], fields["pending"] = row["status"], row["code"], row["pending"]
-        fields["started_at"], fields["duration_us"] = row["started_at"], row["duration_us"]
-        fields["repeated"], fields["result"] = record.repeated or None, record.result_digest or None
-    return row["principal"], fields_json("started" if is_start else "ended", fields)
+    return principal, fields_json("started" if is_start else "ended", fields)
 
 
 def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
@@ -296,7 +306,8 @@ class _Writer:
         self._size = size
         self._clock = clock
         self._owner = token_hex(8)
-        self._changed = threading.Condition()  # guards what is below, up to the empty line
+        self._lock = threading.Lock()  # guards what is below, up to the empty line
+        self._changed = threading.Condition(self._lock)
         self._queue: dict[str, _Item] = {}  # of each call the last, by the id of its record
         self._flushes: list[Waiter] = []
         self._begun: set[str] = set()
@@ -316,12 +327,13 @@ class _Writer:
     def put(self, record: CallRecord | None, *, is_start: bool = False, waiter: Waiter | None = None) -> _Item:
         """Have *record* written; *waiter* is released when it is, or cannot be."""
         item = _Item(record, is_start, waiter)
-        with self._changed:
+        with self._lock:
             if record is not None:
-                before = self._queue.get(record.id)
-                item.is_needed = record.id in self._begun if before is None else before.is_needed
-                (self._begun.add if is_start else self._begun.discard)(record.id)
-                self._queue[record.id] = item
+                key = record.id
+                before = self._queue.get(key)
+                item.is_needed = key in self._begun if before is None else before.is_needed
+                (self._begun.add if is_start else self._begun.discard)(key)
+                self._queue[key] = item
                 self._chars += item.chars - (0 if before is None else before.chars)
                 if len(self._queue) > self._size or self._chars > _MAX_QUEUE_CHARS:
                     self._make_room()
@@ -512,12 +524,7 @@ class _Writer:
                 row = _to_row(record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after)
                 events[record.id] = _event(row, record, self._store)
                 rows[record.id] = row
-            except (
-                TypeError,
-                ValueError,
-                AttributeError,
-                ArithmeticError,
-            ) as error:  # what a policy or a middleware has put there
+            except (TypeError, ValueError, AttributeError, ArithmeticError) as error:  # what a policy has put there
                 self._leave_out([item], type(error).__name__)
         return rows, events
 
@@ -694,27 +701,25 @@ class DatabaseCalls(Recorder):
             return ""
 
     async def started(self, record: CallRecord, /) -> None:
-        writer = self._writer()
         if record.read_only or not self._commit_start:
-            writer.put(record, is_start=True)
-        elif writer.failing:
-            self.unconfirmed += 1
-            if self.required:
-                raise StoreError(_NOT_WRITTEN)
-            writer.put(record, is_start=True)
-        elif not await self._written(writer, record, is_start=True):
+            self._writer().put(record, is_start=True)
+        elif not await self._written(record, is_start=True):
             self.unconfirmed += 1
             if self.required:
                 raise StoreError(_NOT_WRITTEN)
 
     async def finished(self, record: CallRecord, /) -> None:
-        if self.required and had_effect(record) and not self._writer().failing:
-            await self._written(self._writer(), record, is_start=False)
+        if self.required and had_effect(record):
+            await self._written(record, is_start=False)
         else:
             self._writer().put(record)
 
-    async def _written(self, writer: _Writer, record: CallRecord, *, is_start: bool) -> bool:
-        """Have *record* written. Return whether it is, within a while."""
+    async def _written(self, record: CallRecord, *, is_start: bool) -> bool:
+        """Have *record* written. Return whether it is, within a while; False at once where nothing can be written."""
+        writer = self._writer()
+        if writer.failing:
+            writer.put(record, is_start=is_start)
+            return False
         try:
             return await writer.written(record, _START_TIMEOUT_S, is_start=is_start)
         except TimeoutError:
@@ -752,14 +757,12 @@ class DatabaseCalls(Recorder):
         *tool*, *principal* and *rule* are whole names. Calls began from *since* on, and before *until*. Raises
         StoreError.
         """
-        query = CALLS.select().where(*self._filters(tool, principal, status, since))
-        if rule is not None:
-            query = query.where(_t.rule == encode_name(rule))
+        query = CALLS.select().where(*self._filters(status, since, tool=tool, principal=principal, rule=rule))
         if until is not None:
             query = query.where(_t.started_at < encode_time(until))
         if before is not None:
             # Of the same principal: that another's id is known here would be seen.
-            last = select(_t.number).where(_t.id == encode_name(before), *self._filters(None, principal, None, None))
+            last = select(_t.number).where(_t.id == encode_name(before), *self._filters(principal=principal))
             query = query.where(_t.number < last.scalar_subquery())
         records = await self._select(query.order_by(_t.number.desc()).limit(limit))
         return [record for _, record in records]
@@ -819,13 +822,9 @@ class DatabaseCalls(Recorder):
         return self._writers.get(pid) or self._writers.setdefault(pid, self._new_writer())
 
     def _filters(
-        self, tool: str | None, principal: str | None, status: str | None, since: datetime | None
+        self, status: str | None = None, since: datetime | None = None, **names: str | None
     ) -> Sequence[ColumnElement[bool]]:
-        filters: list[ColumnElement[bool]] = []
-        if tool is not None:
-            filters.append(_t.tool == encode_name(tool))
-        if principal is not None:
-            filters.append(_t.principal == encode_name(principal))
+        filters = [_t[column] == encode_name(name) for column, name in names.items() if name is not None]
         if since is not None:
             filters.append(_t.started_at >= encode_time(since))
         if status in ("started", "lost"):
