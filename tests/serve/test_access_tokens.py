@@ -202,9 +202,7 @@ async def test_the_challenge_leads_to_the_metadata_of_rfc_9728(issuer: Issuer) -
     assert seen == [Caller(f"{issuer.url}|alice", thread="t1")] * 2
 
 
-async def test_of_the_groups_in_a_token_only_so_many_are_taken_and_none_that_is_very_long(
-    issuer: Issuer,
-) -> None:
+async def test_of_the_groups_in_a_token_only_so_many_are_taken_and_none_that_is_very_long(issuer: Issuer) -> None:
     names = ["a" * 1001, "b" * 1000, *map(str, range(1000))]
     caller = await accepting(issuer).caller(issuer.token(groups=names))
     assert caller.groups == {"b" * 1000, *map(str, range(999))}

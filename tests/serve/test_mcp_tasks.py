@@ -456,10 +456,7 @@ async def greet() -> str:
 
 async def test_another_process_answers_for_the_task_and_so_does_the_next_one(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
-    async with (
-        door_to(Tools(), store=store) as (door, _),
-        door_to(Tools(), store=store, tasks=0) as (other, _),
-    ):
+    async with door_to(Tools(), store=store) as (door, _), door_to(Tools(), store=store, tasks=0) as (other, _):
         task = await door.task("hello")
         for name in ("Ada", "L"):
             asked = await other.until(task, "input_required")

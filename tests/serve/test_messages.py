@@ -76,10 +76,7 @@ async def test_a_name_that_stands_twice_is_refused_however_it_is_written(
     [
         ('"id": 7', 7),
         ('"id": "x"', "x"),
-        ('"id": true', None),
-        ('"id": null', None),
-        ('"id": 1.5', None),
-        ('"a": 1', None),
+        *((start, None) for start in ('"id": true', '"id": null', '"id": 1.5', '"a": 1')),
     ],
 )
 def test_a_message_that_is_refused_is_answered_under_its_id(start: str, found: Any) -> None:

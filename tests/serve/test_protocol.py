@@ -198,6 +198,12 @@ async def test_white_space_around_the_value_of_a_header_is_none_of_it() -> None:
         assert status(await ask(own, request("tools/call", ADD), mcp_name=" add \t")) == 200
 
 
+async def test_half_of_a_character_in_an_argument_is_refused_by_the_check() -> None:
+    async with answering(add) as (own, _):
+        answer = await ask(own, request("tools/call", {"name": "add", "arguments": {"a": "\ud800"}}))
+    assert json.loads(body(answer))["result"]["isError"]
+
+
 async def test_a_header_that_is_there_twice_is_refused() -> None:
     async with answering(add) as (own, _):
 

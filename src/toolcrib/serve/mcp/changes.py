@@ -118,10 +118,7 @@ class Changes:
             del self._follows[principal]
 
     async def listen(
-        self,
-        context: Any,
-        params: wire.SubscriptionsListenRequestParams,
-        bench: Workbench,
+        self, context: Any, params: wire.SubscriptionsListenRequestParams, bench: Workbench
     ) -> wire.SubscriptionsListenResult:
         """Answer `subscriptions/listen` of the caller of *bench*. Raises MCPError for too many resources."""
         uris = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))

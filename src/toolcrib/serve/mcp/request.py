@@ -54,10 +54,7 @@ class ClientRequest:
     """
 
     def __init__(
-        self,
-        context: Exchange,
-        bench: Workbench,
-        responses: Mapping[str, wire.InputResponse] | None = None,
+        self, context: Exchange, bench: Workbench, responses: Mapping[str, wire.InputResponse] | None = None
     ) -> None:
         self.session: Any = context.session
         self._connection = context.connection

@@ -6,7 +6,7 @@ The wire is in `protocol`, the shapes of tools and results in `formats.mcp`.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, nextafter
@@ -17,10 +17,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from ...call import UNTRUSTED, marked
 from ...core import Call, CancellationToken, Pending, Progress, Result, Text, Tool, ToolError, ToolSpec
 from ...formats import mcp as form
+from ...machinery import is_long
 from ...workbench import Crib, UnknownTaskError, Workbench
 from ...workbench.results import READERS
 from ...workbench.search import FINDERS
@@ -496,6 +498,9 @@ def _called(
     own_task = CancellationToken() if context.request is None else None
     trace = _traceparent(context)
     arguments = params.arguments if context.exact_arguments is None else context.exact_arguments
+    if type(arguments) is dict and not is_long(arguments):  # as text, once: the check and the record each need it
+        with suppress(ValueError):  # half of a character, which the check refuses
+            arguments = to_json(arguments).decode()
     call = Call(params.name, arguments, cancellation=own_task, traceparent=trace, idempotency_key=key)
     is_streamed = context.meta.get("progress_token") is not None
     return _streamed(bench, call, context) if is_streamed else bench.call(call)
