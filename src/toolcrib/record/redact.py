@@ -8,6 +8,7 @@ redacted, so the result does not depend on where a text was cut into pieces.
 import json
 import logging
 import re
+import sys
 import threading
 import time
 import traceback
@@ -186,7 +187,7 @@ class _Forms:
     def __init__(self, forms: Iterable[str]) -> None:
         self._forms = tuple(forms)
         self._longest = max(map(len, self._forms), default=0)
-        self.shortest = min(map(len, self._forms), default=0)
+        self.shortest = min(map(len, self._forms), default=sys.maxsize)
         self._by_head: dict[str, list[str]] = {}
         for form in self._forms:
             self._by_head.setdefault(form[:MIN_SECRET_CHARS], []).append(form)

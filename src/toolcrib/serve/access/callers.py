@@ -18,7 +18,6 @@ from ...core import Caller, SetupError, ToolcribError, ToolError
 from ...machinery import Shares
 from ...workbench import Crib, Right, Role, Workbench
 from ..mcp.pending import asking
-from ..wire import header
 from .hosts import is_loopback
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ DEFAULT_WORKBENCHES = 1000
 _MAX_THREAD_CHARS = 128
 _THREAD = Caller().thread
 _ONCE = ("authorization", "mcp-session-id", "toolcrib-thread")
-_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 
 
 class AuthenticationError(ToolcribError):
@@ -67,7 +66,7 @@ def require_local(scope: Scope, identify: Identify) -> None:
     address = (scope.get("client") or ("",))[0]
     if identify is not local_caller:
         return
-    if not address or not is_loopback(address) or any(header(scope, name) for name in _FORWARDED):
+    if not address or not is_loopback(address) or not _FORWARDED.isdisjoint(dict(scope["headers"])):
         raise AuthenticationError(_NOT_HERE, None, status=403)
 
 
