@@ -180,7 +180,7 @@ def has_parts(value: Iterable[Any]) -> bool:
 # Records
 
 # A store keeps one row for each id: so they are random whatever a program has seeded, and in processes that it forks.
-# They begin with the time, as a UUID of version 7 (RFC 9562): so its index puts those of a moment side by side.
+# They begin with the time, as a UUID of version 7 does (RFC 9562): its index keeps those of a moment together.
 _random = Random()  # noqa: S311 - unique, and nothing to guess
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)

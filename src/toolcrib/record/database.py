@@ -72,9 +72,9 @@ Row = tuple[Any, ...]
 """The values of `_COLUMNS`."""
 
 
-# Not by IN, for which SQLite makes a table whenever a row is written.
-_EACH = (*(f"code = '{code}'" for code in NEVER_RAN), *(f"pending = '{kind}'" for kind in ASKED_FIRST))
-_SPARE = f"(read_only = 1 OR {' OR '.join(_EACH)})"
+# Not by IN, for which SQLite builds a table with each row that is written.
+_CONDITIONS = (*(f"code = '{code}'" for code in NEVER_RAN), *(f"pending = '{kind}'" for kind in ASKED_FIRST))
+_SPARE = f"(read_only = 1 OR {' OR '.join(_CONDITIONS)})"
 """Where a row is of a call that changed nothing, as `had_effect` has it. A migration has it too."""
 
 
@@ -102,7 +102,7 @@ RECORD = Schema(
             # With the sizes: they are summed without a look at the rows.
             "CREATE INDEX toolcrib_calls_principal ON toolcrib_calls (principal, number, size_bytes)",
         ),
-        (),  # made an index that is another one now
+        (),  # an index that the last migration makes anew
         ("ALTER TABLE toolcrib_calls ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0",),
         ("ALTER TABLE toolcrib_calls ADD COLUMN repaired TEXT",),  # as JSON: it is counted as it is
         (
@@ -201,7 +201,6 @@ def _to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, los
 def _event(row: Row, record: CallRecord, store: Store) -> Event:
     """Return the event of what *row* says of *record*."""
     caller, digest = record.caller, record.digest
-    _, _, _, principal, *_, started_at, _, _ = row[:_STATUS]
     status, code, pending, decision, rule, by, *_, duration_us = row[_STATE_PART]
     is_start = status == "started"
     fields: dict[str, Any] = {
@@ -219,12 +218,12 @@ def _event(row: Row, record: CallRecord, store: Store) -> Event:
         "status": None if is_start else status,
         "code": code,
         "pending": pending,
-        "started_at": None if is_start else started_at,
+        "started_at": None if is_start else row[_CONSTANT.index("started_at")],
         "duration_us": duration_us,
         "repeated": record.repeated or None,
         "result": None if is_start else record.result_digest or None,
     }
-    return principal, fields_json("started" if is_start else "ended", fields)
+    return row[_CONSTANT.index("principal")], fields_json("started" if is_start else "ended", fields)
 
 
 def _to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:

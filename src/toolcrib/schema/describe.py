@@ -49,7 +49,7 @@ def _without_kind(view: SchemaView) -> str:
 
 
 def forms_of(leaves: Sequence[SchemaView], depth: int = 0) -> str:
-    """Return the descriptions of the first *leaves*; several objects are told apart by their keys."""
+    """Describe the first *leaves*; name the keys of objects where there are several."""
     forms = [describe_at(leaf, depth=depth) for leaf in leaves[:SHOWN]]
     if len(set(forms)) < len(forms):
         keys = [leaf.members or leaf.required for leaf in leaves]

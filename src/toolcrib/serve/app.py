@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 GRACE_S = 10.0
 """How long calls may go on when the application is stopped."""
 END_TIMEOUT_S = 1
-"""The longest that each of the last steps of a stop may take: calls that were cancelled, then answers on their way."""
+"""The bound of each last step of a stop: the calls that were cancelled, then the answers on their way."""
 
 _log = logging.getLogger("toolcrib")
 

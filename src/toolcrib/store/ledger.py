@@ -45,7 +45,7 @@ _log = logging.getLogger("toolcrib")
 DEFAULT_KEEP_S = 7 * 24 * 3600.0
 DEFAULT_LEASE_S = 15.0
 MAX_PRUNED = 4 * PRUNE_INTERVAL
-"""The number of expired rows that are deleted at a time: more than come between two times."""
+"""The size of a batch of expired rows to delete: larger than what expires between two batches."""
 
 TASKS_CHANNEL = "toolcrib_tasks"
 """What is notified where a task is due now, or is to stop."""

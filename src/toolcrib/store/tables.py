@@ -118,7 +118,7 @@ def hold_lock(connection: Connection, lock: bytes) -> None:
 
 def encode_name(name: str) -> str:
     """Return *name* as text that every database takes: NULs, lone surrogates and backslashes escaped, one to one."""
-    is_plain = name.isascii() and "\\" not in name and "\0" not in name  # five times as fast, of a call for nine
+    is_plain = name.isascii() and "\\" not in name and "\0" not in name  # looked up in a fifth of the time
     return name if is_plain else _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", name)
 
 
