@@ -7,16 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Context, Crib, SetupError, ToolAuth, tool
-from toolcrib.auth import (
-    CallbackError,
-    Client,
-    CredentialBroker,
-    DatabaseVault,
-    Flow,
-    Grant,
-    OAuth2,
-    Owner,
-)
+from toolcrib.auth import CallbackError, Client, CredentialBroker, DatabaseVault, Flow, Grant, OAuth2, Owner
 from toolcrib.net import client
 from toolcrib.store import Store
 

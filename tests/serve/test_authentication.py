@@ -115,15 +115,7 @@ async def test_whoever_has_no_key_that_is_valid_is_refused_without_a_word_of_it(
         *((f"Bearer {each}", "invalid_token", refused) for each in (other, key[:-1], f"{key}x", "a.b.c", key.upper())),
         *(
             (each, "invalid_request", "The header 'Authorization' has the form 'Bearer KEY'.")
-            for each in (
-                "",
-                "Bearer",
-                f"Basic {key}",
-                key,
-                f"Bearer {key} {key}",
-                f"Bearer,{key}",
-                "Bearer \xfc",
-            )
+            for each in ("", "Bearer", f"Basic {key}", key, f"Bearer {key} {key}", f"Bearer,{key}", "Bearer \xfc")
         ),
         (f"Bearer {'a' * 16_384}", "invalid_token", refused),
         (f"Bearer {'a' * 16_385}", "invalid_request", "A key or token has at most 16384 characters."),

@@ -361,7 +361,7 @@ class CredentialBroker(Providers, Broker):
         self.form_uri = form_uri
         self.browser_codes = browser_codes
         self._secrets = dict(secrets or {})
-        self._cached: dict[tuple[ToolAuth, str, str], _CachedCredential] = {}
+        self._cached: dict[tuple[Requirement, str, str], _CachedCredential] = {}
         self._refreshes: set[asyncio.Task[Any]] = set()
 
     # The broker of the pipeline
@@ -374,7 +374,11 @@ class CredentialBroker(Providers, Broker):
         credentials: list[Credential] = []
         try:
             for required in requirements:
-                if isinstance(required, Secret):
+                last = self._cached.get((required, caller.principal, caller.profile))
+                is_fresh = last is not None and (last.until is None or last.until > self._clock())
+                if last is not None and is_fresh and await self.vault.get(last.owner) is last.stored_grant:
+                    answer: Credential | Pending = last.credential  # as it was given last time
+                elif isinstance(required, Secret):
                     answer = await self._secret(required, caller, call.tool)
                 else:
                     answer = await self._of_provider(required, caller, call.tool)
@@ -580,19 +584,14 @@ class CredentialBroker(Providers, Broker):
     # Giving
 
     async def _of_provider(self, required: ToolAuth, caller: Caller, tool: str) -> Credential | Pending:
-        """Return the credential that was given last time, where nothing has changed since; else find it."""
-        key = (required, caller.principal, caller.profile)
-        last = self._cached.get(key)
-        is_fresh = last is not None and (last.until is None or last.until > self._clock())
-        if last is not None and is_fresh and await self.vault.get(last.owner) is last.stored_grant:
-            return last.credential
+        """Return the credential of *caller* at a provider, and keep it for the next call."""
         await self.discover(required.provider)
         answer = await self._credential(self.needed(required, tool), caller, tool)
         if isinstance(answer, Pending):
             return answer
         if len(self._cached) >= MAX_CACHED:
             self._cached.clear()
-        self._cached[key] = answer
+        self._cached[required, caller.principal, caller.profile] = answer
         return answer.credential
 
     def _require_principal(self, caller: Caller, tool: str) -> None:

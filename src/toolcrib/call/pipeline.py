@@ -589,9 +589,11 @@ async def _authorize(tool: Tool, call: Call, runtime: Runtime) -> Mapping[str, C
         # Without a digest nothing says what it is about, so it is not put beside others.
         store, now = runtime.pending.store, runtime.pending.clock()
         raise Suspended(await store.open(answer, now=now) if answer.digest else answer)
+    credentials: dict[str, Credential] = {}
     for credential in answer:
         runtime.redact_also(credential)
-    return {credential.provider: credential for credential in answer}
+        credentials[credential.provider] = credential
+    return credentials
 
 
 # Normalize

@@ -13,16 +13,7 @@ from types import CoroutineType
 from typing import Any, Literal
 
 from ..core import Call, CallRecord, Content, Data, Recorder, Result, Text, Tool, ToolError
-from ..machinery import (
-    LONG_CHARS,
-    Deadline,
-    in_thread,
-    in_thread_if_long,
-    log_failure,
-    raw_id,
-    redacted,
-    redacted_json,
-)
+from ..machinery import LONG_CHARS, Deadline, in_thread, in_thread_if_long, log_failure, raw_id, redacted, redacted_json
 from .execute import ENDED, Bounded, awaiting
 from .runtime import Runtime, Trail
 

@@ -224,7 +224,7 @@ class Database:
 
         None where that costs as much as a look-up (on PostgreSQL), and before the first `read`.
         """
-        return self._process().changes()
+        return None if (process := self._processes.get(os.getpid())) is None else process.changes()
 
     def was_away(self, within_s: float) -> bool:
         """Return whether this process has found that it cannot be used, in the last *within_s* seconds."""
