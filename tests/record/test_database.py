@@ -504,11 +504,19 @@ async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
     monkeypatch.setattr(database, "_RETRY_S", 0.05)
     folder = path.parent / "gone"
     folder.write_text("a file where the folder would be")
-    async with Crib([add], store=folder / "store.db") as crib:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> bool:
+        begun.set()
+        return await may_end.wait()
+
+    async with Crib([add, hold], store=folder / "store.db") as crib:
         bench, log = crib.workbench(), log_of(crib)
         results = await asyncio.gather(*(bench.call(add, n, 1) for n in range(50)))
-        results += [await bench.call(add, n, 1) for n in range(50)]
+        results += [await bench.call(add, n, 1) for n in range(49)]
         assert {result.status for result in results} == {"success"}
+        held = asyncio.create_task(bench.call(hold))
+        await begun.wait()
         assert log.unconfirmed == 100
         lines = [one for one in caplog.records if "call log" in one.getMessage()]
         assert len(lines) == 1
@@ -516,7 +524,9 @@ async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
         folder.unlink()
         folder.mkdir()
         await until(lambda: not log._writer().failing)
-        assert [one.status for one in await rows(log)] == ["success"] * 100
+        assert Counter(one.status for one in await rows(log)) == {"success": 99, "started": 1}
+        may_end.set()
+        assert (await held).status == "success"
     assert "The call log is written again. Calls that are not in it: 0." in caplog.text
 
 
