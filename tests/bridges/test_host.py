@@ -5,20 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import (
-    Approve,
-    Caller,
-    Crib,
-    Deny,
-    Image,
-    Result,
-    SetupError,
-    Source,
-    Text,
-    ToolSpec,
-    Workbench,
-    tool,
-)
+from toolcrib import Approve, Caller, Crib, Deny, Image, Result, SetupError, Source, Text, ToolSpec, Workbench, tool
 from toolcrib.bridges import host as host_module
 from toolcrib.bridges.host import Host, metadata
 from toolcrib.core import AnswerError, Data

@@ -11,20 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from toolcrib import (
-    Approve,
-    Caller,
-    Context,
-    Crib,
-    Deny,
-    Input,
-    Pending,
-    Registry,
-    Result,
-    Tool,
-    Workbench,
-    tool,
-)
+from toolcrib import Approve, Caller, Context, Crib, Deny, Input, Pending, Registry, Result, Tool, Workbench, tool
 from toolcrib.core import AnswerError, DefinitionError, Emitted, Progress, SetupError, ToolcribError
 from toolcrib.machinery import LedgerEntry
 from toolcrib.record import CallLog
@@ -470,6 +457,36 @@ async def test_a_program_that_ends_lets_its_tasks_end_or_leaves_them_to_the_next
         assert [result.value for result in results] == ["short is done", "long is done", "late is done"]
         assert (await crib.tasks.get(long)).attempts == 0
     assert sorted(begun) == ["late", "long", "long", "short"]
+
+
+async def test_a_task_that_is_taken_while_its_program_ends_is_left_to_the_next(path: Path) -> None:
+    begun: list[str] = []
+    is_taken, may_go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(DatabaseTasks):
+        async def take(self, *args: Any, **options: Any) -> Any:
+            if entries := await super().take(*args, **options):
+                is_taken.set()
+                await may_go_on.wait()
+            return entries
+
+    @tool(task=True)
+    async def work(name: str) -> str:
+        begun.append(name)
+        return f"{name} is done"
+
+    store = Store(path)
+    store.ledger = Slow(store)
+    async with Crib([work], store=store) as crib:
+        id = await submitted(crib, "work", {"name": "it"})
+        await is_taken.wait()
+        await crib.drain(0)
+        may_go_on.set()
+        await state(crib, id, "waiting")
+    store.close()
+    async with Crib([work], store=path) as crib:
+        assert (await crib.tasks.wait(id, timeout_s=WAIT_S)).value == "it is done"
+    assert begun == ["it"]
 
 
 @pytest.mark.parametrize("how", ["cancelled", "refused"])

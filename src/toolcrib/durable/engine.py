@@ -437,10 +437,10 @@ class EmbeddedTasks:
         self._levels = None
 
     async def _run(self, entry: LedgerEntry, token: CancellationToken) -> None:
-        """Run *entry* once, and store how it ends or what it waits for."""
+        """Run *entry* once, and store how it ends or waits. One taken while `drain` is called is left to others."""
         try:
             try:
-                await self._run_once(entry, token)
+                await (self._rows.park(entry, None) if self._is_draining else self._run_once(entry, token))
             except asyncio.CancelledError:
                 await self._interrupted(entry)
         except Exception as error:
