@@ -102,7 +102,7 @@ RECORD = Schema(
             # With the sizes: they are summed without a look at the rows.
             "CREATE INDEX toolcrib_calls_principal ON toolcrib_calls (principal, number, size_bytes)",
         ),
-        (),  # an index that the last migration makes anew
+        (),  # made an index, which the last migration replaces
         ("ALTER TABLE toolcrib_calls ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0",),
         ("ALTER TABLE toolcrib_calls ADD COLUMN repaired TEXT",),  # as JSON: it is counted as it is
         (
