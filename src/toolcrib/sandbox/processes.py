@@ -62,12 +62,7 @@ class Processes:
     """
 
     def __init__(
-        self,
-        *,
-        size: int | None = None,
-        limits: Limits | None = None,
-        target: str = _TARGET,
-        shared: bool = False,
+        self, *, size: int | None = None, limits: Limits | None = None, target: str = _TARGET, shared: bool = False
     ) -> None:
         self.limits = limits or Limits()
         self._size = size or max(2, os.cpu_count() or 2)
@@ -77,6 +72,7 @@ class Processes:
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._ending: set[Worker] = set()
+        self._lock = threading.Lock()  # of what is idle and busy: see `forget`
         self.closings = 0
         """How often it was closed: a call that waited for its turn meanwhile is not served afterwards."""
 
@@ -96,10 +92,11 @@ class Processes:
         if closings not in (None, self.closings):
             raise WorkerGone("was stopped")
         owner = None if self._is_shared else owner
-        worker = None if new else self._take_idle(tool, owner)
-        worker = worker or self._start()
-        worker.owner = owner
-        self._busy.add(worker)
+        with self._lock:
+            worker = None if new else self._take_idle(tool, owner)
+            worker = worker or self._start()
+            worker.owner = owner
+            self._busy.add(worker)
         return worker
 
     def _take_idle(self, tool: Any, owner: str | None) -> "Worker | None":
@@ -114,24 +111,26 @@ class Processes:
 
     def give_back(self, worker: "Worker", *, sound: bool) -> None:
         """Give *worker* back. Keep it if it is *sound*; else end it with all that came of it."""
-        self._busy.discard(worker)
         worker.mute()
-        if sound and not worker.is_outdated:
-            self._idle.append(worker)
-            if len(self._idle) > self._size:
-                self._end(self._idle.pop(0))
-        else:
-            self._end(worker)
+        with self._lock:
+            self._busy.discard(worker)
+            if sound and not worker.is_outdated:
+                self._idle.append(worker)
+                if len(self._idle) > self._size:
+                    self._end(self._idle.pop(0))
+            else:
+                self._end(worker)
 
     def forget(self) -> None:
         """End the idle workers now, and the others when they are given back: what they have imported has changed.
 
         From any thread.
         """
-        for worker in tuple(self._busy):
-            worker.is_outdated = True
-        while self._idle:
-            self._end(self._idle.pop())
+        with self._lock:
+            for worker in self._busy:
+                worker.is_outdated = True
+            while self._idle:
+                self._end(self._idle.pop())
 
     async def close(self) -> None:
         """End every worker with everything it started, and wait until they are gone. A later call starts new ones."""

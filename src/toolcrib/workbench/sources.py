@@ -30,19 +30,19 @@ class Sources:
     """The *sources* of a crib: their tools are put into *registry*, and follow their changes.
 
     Of servers with a tool of one name, the one that is given first has it, whichever answers first.
-    Where a change cannot be made, the tools stay as they were. *replaced* is called with the tools that a change has
-    taken out. They are held to the file *lock*.
+    Where a change cannot be made, the tools stay as they were. *replacing* is called with the tools that a change takes
+    out, before it does. They are held to the file *lock*.
     """
 
     def __init__(
         self,
         sources: Iterable[Any],
         registry: Registry,
-        replaced: Callable[[Sequence[AnyTool]], None],
+        replacing: Callable[[Sequence[AnyTool]], None],
         lock: str | Path | None = None,
     ) -> None:
         self.registry = registry
-        self._replaced = replaced
+        self._replacing = replacing
         self._held_to: Lock | None = None
         if lock is not None:
             from .config import lock_in  # which few programs need
@@ -182,11 +182,11 @@ class Sources:
             before = {id(tool) for tool in entry.tools}
             if len(new) == len(entry.tools) == len(present) and all(id(tool) in before for tool in new):
                 return
+            self._replacing(entry.tools)  # first: who finds a new one must find no worker that knows the old
             self.registry.exchange([*present, *(tool.spec.name for tool in taken)], new)
-            old_tools, entry.tools = entry.tools, new
+            entry.tools = new
             for tool in taken:
                 self._take_over(tool, entry)
-            self._replaced(old_tools)
 
     def _take_over(self, tool: AnyTool, entry: "_Entry") -> None:
         loser = self._entry_of(tool)

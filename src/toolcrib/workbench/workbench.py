@@ -137,7 +137,7 @@ class Crib(Startable):
         self.limiter = limits if isinstance(limits := self.options["limits"], Limiter) else Limiter(limits)
         redactor = Redactor(self.options["secrets"])
         redact_log(redactor)
-        self._sources = Sources(own_sources, self.registry, self._replaced, self.options["lock"])
+        self._sources = Sources(own_sources, self.registry, self._replacing, self.options["lock"])
         with_life = self._sources.order()
         self.redaction = self._share_redaction(with_life, redactor)
         self.is_stopped = False
@@ -630,8 +630,8 @@ class Crib(Startable):
             self._end_following()
             self._end_following = None
 
-    def _replaced(self, tools: Sequence[Tool[..., Any]]) -> None:
-        """Have workers forget what they have imported of these tools, which is out of date."""
+    def _replacing(self, tools: Sequence[Tool[..., Any]]) -> None:
+        """Have workers forget what they have imported of these tools, in whose place others come."""
         if any(tool.isolation is not None for tool in tools):
             for resource in self.executors:
                 if (forget := getattr(resource, "forget", None)) is not None:
