@@ -8,18 +8,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Call, Text
-from toolcrib.formats import (
-    Reply,
-    Results,
-    Turn,
-    Usage,
-    User,
-    anthropic,
-    bedrock,
-    gemini,
-    openai,
-    openai_responses,
-)
+from toolcrib.formats import Reply, Results, Turn, Usage, User, anthropic, bedrock, gemini, openai, openai_responses
 from toolcrib.formats.turns import turn_from_dict, turn_to_dict
 
 from .examples import SPEC, answered
@@ -55,10 +44,7 @@ def written(*pieces: str) -> list[dict[str, Any]]:
 
 def ended(reason: str, **usage: Any) -> list[dict[str, Any]]:
     delta = {"stop_reason": reason, "stop_sequence": None}
-    return [
-        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 9, **usage}},
-        {"type": "message_stop"},
-    ]
+    return [{"type": "message_delta", "delta": delta, "usage": {"output_tokens": 9, **usage}}, {"type": "message_stop"}]
 
 
 def by_the_sdk(events: list[dict[str, Any]]) -> list[dict[str, Any]]:

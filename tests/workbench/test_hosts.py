@@ -6,19 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from toolcrib import (
-    Approve,
-    Call,
-    Caller,
-    Context,
-    Crib,
-    Deny,
-    SetupError,
-    Source,
-    ToolSpec,
-    Workbench,
-    tool,
-)
+from toolcrib import Approve, Call, Caller, Context, Crib, Deny, SetupError, Source, ToolSpec, Workbench, tool
 from toolcrib.bridges.host import Host
 from toolcrib.core import AnswerError, Decision
 from toolcrib.machinery import ApprovalPort
