@@ -119,14 +119,13 @@ async def test_virtual_tables_and_a_look_at_the_plan_work(ask: Ask) -> None:
 
 
 async def test_an_endless_query_is_stopped_at_the_deadline_and_frees_the_database(
-    database: Path, examples: Path, asking: Callable[[Workbench], Ask]
+    database: Path, examples: Path
 ) -> None:
-    async with Workbench([examples / "database.py"], timeout_s=0.5) as bench:
-        ask = asking(bench)
+    async with Workbench([examples / "database.py"]) as bench:
         begun = monotonic()
-        assert failure(await ask("query", sql=ENDLESS))[0] == "timeout"
+        assert failure(await bench.call(Call("query", {"sql": ENDLESS}, timeout_s=0.5)))[0] == "timeout"
         # It waits for the connection, so it only works because the statement was stopped as well.
-        assert (await ask("query", sql="SELECT 1")).unwrap().rows == [[1]]
+        assert (await bench.call("query", {"sql": "SELECT 1"})).unwrap().rows == [[1]]
         assert monotonic() - begun < 30
 
 

@@ -310,10 +310,10 @@ async def test_what_a_tool_leaves_behind_ends_with_its_call(tools: str, tmp_path
 
 @pytest.mark.parametrize("name", ["nap", "hold_the_interpreter"])
 async def test_a_blocked_worker_is_stopped_on_time(tools: str, name: str) -> None:
-    async with Workbench([tools], timeout_s=0.5) as bench:
+    async with Workbench([tools]) as bench:
         pid = (await bench.call("pid")).unwrap()
         started = time.monotonic()
-        result = await bench.call(name, {"seconds": 60} if name == "nap" else {})
+        result = await bench.call(Call(name, {"seconds": 60} if name == "nap" else {}, timeout_s=0.5))
         assert time.monotonic() - started < 50
         assert result.text.startswith(f"Tool '{name}' did not answer in time. Whether it took effect is unknown")
         assert not await lives(pid)

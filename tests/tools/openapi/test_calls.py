@@ -5,6 +5,7 @@ import email
 import email.policy
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -491,6 +492,10 @@ async def test_a_long_answer_is_read_in_a_thread(service: Service, write: Write)
     file = write({"/a": {"get": {"operationId": "read"}}}, server=service.url)
     async with Workbench([file]) as bench:
         await bench.start()
-        longest_s, result = await held(bench.call("read", {}))
-    assert len(result.value) == 1_500_000
-    assert longest_s < seconds_of(lambda: pydantic_core.from_json(content))  # the value is freed here, for half of that
+        shortest_s = math.inf
+        for _ in range(3):  # what else the machine does can only add to it
+            longest_s, result = await held(bench.call("read", {}))
+            shortest_s = min(shortest_s, longest_s)
+            assert len(result.value) == 1_500_000
+    # The value is freed here, for half of that.
+    assert shortest_s < seconds_of(lambda: pydantic_core.from_json(content))
