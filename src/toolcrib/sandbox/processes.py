@@ -72,7 +72,7 @@ class Processes:
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._ending: set[Worker] = set()
-        self._lock = threading.Lock()  # of what is idle and busy: see `forget`
+        self._lock = threading.Lock()  # held while one becomes idle or busy: `forget` may come from any thread
         self.closings = 0
         """How often it was closed: a call that waited for its turn meanwhile is not served afterwards."""
 

@@ -30,7 +30,7 @@ class Sources:
     """The *sources* of a crib: their tools are put into *registry*, and follow their changes.
 
     Of servers with a tool of one name, the one that is given first has it, whichever answers first.
-    Where a change cannot be made, the tools stay as they were. *replacing* is called with the tools that a change takes
+    Where a change cannot be made, the tools stay as they were. *forget* is called with the tools that a change takes
     out, before it does. They are held to the file *lock*.
     """
 
@@ -38,11 +38,11 @@ class Sources:
         self,
         sources: Iterable[Any],
         registry: Registry,
-        replacing: Callable[[Sequence[AnyTool]], None],
+        forget: Callable[[Sequence[AnyTool]], None],
         lock: str | Path | None = None,
     ) -> None:
         self.registry = registry
-        self._replacing = replacing
+        self._forget = forget
         self._held_to: Lock | None = None
         if lock is not None:
             from .config import lock_in  # which few programs need
@@ -182,7 +182,7 @@ class Sources:
             before = {id(tool) for tool in entry.tools}
             if len(new) == len(entry.tools) == len(present) and all(id(tool) in before for tool in new):
                 return
-            self._replacing(entry.tools)  # first: who finds a new one must find no worker that knows the old
+            self._forget(entry.tools)  # first: who finds a new one must find no worker that knows the old
             self.registry.exchange([*present, *(tool.spec.name for tool in taken)], new)
             entry.tools = new
             for tool in taken:

@@ -137,7 +137,7 @@ class Crib(Startable):
         self.limiter = limits if isinstance(limits := self.options["limits"], Limiter) else Limiter(limits)
         redactor = Redactor(self.options["secrets"])
         redact_log(redactor)
-        self._sources = Sources(own_sources, self.registry, self._replacing, self.options["lock"])
+        self._sources = Sources(own_sources, self.registry, self._forget_imports, self.options["lock"])
         with_life = self._sources.order()
         self.redaction = self._share_redaction(with_life, redactor)
         self.is_stopped = False
@@ -630,7 +630,7 @@ class Crib(Startable):
             self._end_following()
             self._end_following = None
 
-    def _replacing(self, tools: Sequence[Tool[..., Any]]) -> None:
+    def _forget_imports(self, tools: Sequence[Tool[..., Any]]) -> None:
         """Have workers forget what they have imported of these tools, in whose place others come."""
         if any(tool.isolation is not None for tool in tools):
             for resource in self.executors:
