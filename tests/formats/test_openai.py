@@ -242,10 +242,7 @@ def test_a_tool_that_is_called_so_gets_its_call_whole() -> None:
 
 
 def test_a_stored_call_of_several_has_one_result_and_stays_one_call() -> None:
-    stored = [
-        message(tool_calls=[parallel(USES)]),
-        {"role": "tool", "tool_call_id": "c1", "content": "3"},
-    ]
+    stored = [message(tool_calls=[parallel(USES)]), {"role": "tool", "tool_call_id": "c1", "content": "3"}]
     [reply, results] = format.read_conversation(stored, SPECS).turns
     assert isinstance(reply, Reply) and isinstance(results, Results)
     assert [call.id for call in reply.calls] == [result.call_id for result in results.results] == ["c1"]
@@ -339,10 +336,7 @@ def test_calls_in_pieces_are_put_together(chunks: list[dict[str, Any]], sdk: boo
     from openai.types.chat import ChatCompletionChunk
 
     got = format.reply((ChatCompletionChunk.construct(**one) if sdk else one for one in chunks), SPECS)
-    assert [shown(call) for call in got.calls] == [
-        ("c1", "add", '{"a": 1,"b": 2}'),
-        ("c2", "add", '{"a": 3, "b": 4}'),
-    ]
+    assert [shown(call) for call in got.calls] == [("c1", "add", '{"a": 1,"b": 2}'), ("c2", "add", '{"a": 3, "b": 4}')]
     assert got.stop == "calls"
 
 
@@ -417,15 +411,9 @@ def test_images_and_pdfs_follow_all_results_of_the_turn() -> None:
             "role": "user",
             "content": [
                 {"type": "text", "text": "From the result of 'add' (c1):"},
-                {
-                    "type": "image_url",
-                    "image_url": {"url": f"data:image/png;base64,{PIXEL_IN_BASE64}"},
-                },
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL_IN_BASE64}"}},
                 {"type": "text", "text": "From the result of 'add' (c2):"},
-                {
-                    "type": "file",
-                    "file": {"filename": "plan.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
-                },
+                {"type": "file", "file": {"filename": "plan.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}},
             ],
         },
     ]
@@ -462,10 +450,7 @@ def test_a_conversation_is_written_whole() -> None:
                 "role": "user",
                 "content": [
                     {"type": "text", "text": "See:"},
-                    {
-                        "type": "image_url",
-                        "image_url": {"url": f"data:image/webp;base64,{PIXEL_IN_BASE64}"},
-                    },
+                    {"type": "image_url", "image_url": {"url": f"data:image/webp;base64,{PIXEL_IN_BASE64}"}},
                     {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "mp3"}},
                     {"type": "text", "text": "[1]"},
                 ],

@@ -64,10 +64,7 @@ ANSWERS = {
         answer(made("He"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
         Reply("He", stop="length"),
     ),
-    "filtered": (
-        answer(status="incomplete", incomplete_details={"reason": "content_filter"}),
-        Reply(stop="refused"),
-    ),
+    "filtered": (answer(status="incomplete", incomplete_details={"reason": "content_filter"}), Reply(stop="refused")),
     "a reason nobody knows": (answer(status="incomplete", incomplete_details=None), Reply(stop="other")),
     "tokens": (
         answer(usage={"input_tokens": 9, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 8}}),
@@ -76,8 +73,7 @@ ANSWERS = {
     "calls": (
         answer(THOUGHT, tool_call(), tool_call("c2", arguments=""), tool_call("c3", arguments='{"a')),
         Reply(
-            calls=(Call("add", '{"a": 1, "b": 2}', "c1"), Call("add", {}, "c2"), Call("add", '{"a', "c3")),
-            stop="calls",
+            calls=(Call("add", '{"a": 1, "b": 2}', "c1"), Call("add", {}, "c2"), Call("add", '{"a', "c3")), stop="calls"
         ),
     ),
     "tools of other kinds": (
@@ -161,10 +157,7 @@ def test_items_that_are_repeated_at_the_end_count() -> None:
             [{"type": "response.failed", "response": answer(status="failed", error={"code": "x", "message": "No."})}],
             "x: No.",
         ),
-        (
-            [{"type": "response.output_item.done", "item": {}}],
-            "'output_index' must be an integer, and it is missing",
-        ),
+        ([{"type": "response.output_item.done", "item": {}}], "'output_index' must be an integer, and it is missing"),
     ],
 )
 def test_a_stream_that_did_not_end_well_is_no_reply(last: list[Any], got: str) -> None:
@@ -184,11 +177,7 @@ def test_results_are_items_with_text_images_and_files() -> None:
         ),
         added("c5", Image(PIXEL), error=wrong),
     ]
-    pixel = {
-        "type": "input_image",
-        "image_url": f"data:image/png;base64,{PIXEL_IN_BASE64}",
-        "detail": "auto",
-    }
+    pixel = {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL_IN_BASE64}", "detail": "auto"}
     outputs = [
         "3",
         "Error (failed): No.",
@@ -238,11 +227,7 @@ def test_a_conversation_is_written_whole_with_the_models_own_items_as_they_came(
                 "role": "user",
                 "content": [
                     {"type": "input_text", "text": "See:"},
-                    {
-                        "type": "input_image",
-                        "image_url": f"data:image/png;base64,{PIXEL_IN_BASE64}",
-                        "detail": "auto",
-                    },
+                    {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL_IN_BASE64}", "detail": "auto"},
                     {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
                     {"type": "input_text", "text": "[1]"},
                 ],
@@ -254,11 +239,7 @@ def test_a_conversation_is_written_whole_with_the_models_own_items_as_they_came(
 def test_items_that_openai_did_not_keep_are_sent_back_without_their_ids() -> None:
     forgotten = {"type": "reasoning", "id": "rs_2", "summary": []}
     got = format.reply(answer(THOUGHT, forgotten, made("Hi."), tool_call(id="fc_1"), store=False))
-    assert got.native == [
-        THOUGHT,
-        {name: value for name, value in made("Hi.").items() if name != "id"},
-        tool_call(),
-    ]
+    assert got.native == [THOUGHT, {name: value for name, value in made("Hi.").items() if name != "id"}, tool_call()]
 
 
 def test_a_call_of_several_is_those_calls_as_items_without_its_id() -> None:

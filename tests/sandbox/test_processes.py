@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone
+from toolcrib.sandbox.processes import Worker
 
 from ..doubled import doubled
 from ..waiting import until
@@ -139,6 +141,26 @@ async def test_a_worker_that_is_forgotten_while_it_serves_does_not_serve_again(p
             workers.forget()
             await worker.send({})
             assert (await worker.receive())["pid"] == first
+        assert await pid_of(workers) != first
+
+
+async def test_a_worker_that_is_forgotten_while_it_is_taken_does_not_serve_again(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pool() as workers:
+        first = await pid_of(workers)
+        forgetting = threading.Thread(target=workers.forget)
+
+        def alive(_: Any) -> bool:  # asked on the way from idle to busy
+            forgetting.start()
+            forgetting.join(0.2)
+            return True
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Worker, "alive", property(alive))
+            worker = workers.take()
+        forgetting.join()
+        workers.give_back(worker, sound=True)
         assert await pid_of(workers) != first
 
 
